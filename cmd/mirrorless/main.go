@@ -1,0 +1,154 @@
+// Command mirrorless replicates Kafka clusters with serverless functions, from
+// the mm2.properties file that MirrorMaker 2 reads.
+//
+// A command is one file here with a function that returns it, and one line in
+// commands. A command returns its error instead of printing it; exit wraps it
+// where another code than 1 is meant.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// commands lists every command, in the order of the help text.
+func commands() []*cobra.Command {
+	return []*cobra.Command{
+		configCommand(),
+		versionCommand(),
+	}
+}
+
+// The exit codes of every command.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnreachable = 3
+	exitInterrupted = 130
+)
+
+// exitCodes is the table that `mirrorless help exit-codes` prints.
+func exitCodes() []struct {
+	Code    int
+	Meaning string
+} {
+	return []struct {
+		Code    int
+		Meaning string
+	}{
+		{exitOK, "done, and the answer is yes"},
+		{exitFailed, "the answer is no: the file has errors, the event cannot be decoded, the clusters differ, the work failed"},
+		{exitUsage, "the command line is wrong; nothing was done"},
+		{exitUnreachable, "a cluster or the state cannot be reached; try again"},
+		{exitInterrupted, "interrupted before it was done"},
+	}
+}
+
+// exitError is an error that ends the program with a code of its own. Without
+// err nothing is printed: the command has said it all.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// exit gives err an exit code; a nil err ends the program without a message.
+func exit(code int, err error) error { return &exitError{code, err} }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	code := run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, args []string) int {
+	root := rootCommand()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	exit, ok := errors.AsType[*exitError](err)
+	switch {
+	case ok && exit.err == nil:
+		return exit.code
+	case ok:
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		exit = &exitError{code: exitInterrupted}
+	default:
+		exit = &exitError{code: exitFailed}
+	}
+	fmt.Fprintf(os.Stderr, "mirrorless: %v\n", err)
+	if exit.code == exitUsage {
+		fmt.Fprintln(os.Stderr, "Run 'mirrorless --help' for the commands.")
+	}
+	return exit.code
+}
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "mirrorless",
+		Short: "Replicate Kafka clusters with functions, from an mm2.properties file",
+		Long: `mirrorless does MirrorMaker 2's job with serverless functions, and reads the
+same mm2.properties file. Start with
+
+  mirrorless config mm2.properties   what the file means, and what is odd in it
+  mirrorless help exit-codes         what the exit codes mean`,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit(exitUsage, err) })
+	cobra.EnableCommandSorting = false
+	root.AddCommand(commands()...)
+	root.AddCommand(exitCodesTopic())
+	// Arguments are checked before anything is done, so that a wrong count is
+	// told apart from a failure of the work.
+	for _, cmd := range append(root.Commands(), root) {
+		if check := cmd.Args; check != nil {
+			cmd.Args = func(cmd *cobra.Command, args []string) error {
+				if err := check(cmd, args); err != nil {
+					return exit(exitUsage, err)
+				}
+				return nil
+			}
+		}
+	}
+	return root
+}
+
+// exitCodesTopic is a help topic: a command that only explains.
+func exitCodesTopic() *cobra.Command {
+	var text strings.Builder
+	text.WriteString("The exit codes of every command:\n")
+	for _, c := range exitCodes() {
+		fmt.Fprintf(&text, "\n  %3d  %s", c.Code, c.Meaning)
+	}
+	return &cobra.Command{
+		Use:   "exit-codes",
+		Short: "What the exit codes mean",
+		Long:  text.String(),
+	}
+}

@@ -1,0 +1,43 @@
+package config
+
+import "maps"
+
+// Role names the kind of client that a set of client properties is for.
+type Role string
+
+// The roles of a Kafka client, by the prefix their keys carry in the file.
+const (
+	Admin    Role = "admin"
+	Producer Role = "producer"
+	Consumer Role = "consumer"
+)
+
+// Cluster is one declared cluster.
+type Cluster struct {
+	Alias string
+	// BootstrapServers are the host:port pairs of bootstrap.servers, trimmed.
+	BootstrapServers []string
+	// SecurityProtocol is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
+	SecurityProtocol string
+	// SASLMechanism is as written; "" where the protocol has no SASL.
+	SASLMechanism string
+	// MSK holds what AWS knows the cluster by; see the <alias>.mirrorless. keys.
+	MSK MSK
+
+	clients map[Role]map[string]string
+}
+
+// MSK names a cluster and the way to it in AWS.
+type MSK struct {
+	ARN            string   // of the Amazon MSK cluster; "" for a self-managed one
+	SecretARN      string   // of the Secrets Manager secret with its credentials
+	Subnets        []string // subnet ids in which the cluster is reached
+	SecurityGroups []string // security group ids to reach it with
+}
+
+// Client returns the Java client properties of a client of this cluster that
+// belongs to no flow: top level, then the cluster's own, then role's. The map
+// belongs to the caller. It holds secrets.
+func (c Cluster) Client(role Role) map[string]string {
+	return maps.Clone(c.clients[role])
+}

@@ -1,0 +1,157 @@
+package config
+
+import (
+	"maps"
+	"time"
+
+	"mirrorless/shared/flow"
+)
+
+// Flow is one ordered pair of clusters with its effective settings, defaults
+// filled in. Intervals keep the precision they are written with.
+type Flow struct {
+	flow.Flow
+	// Enabled is `A->B.enabled`; only "true" in any case counts.
+	Enabled bool
+	// SourceAlias and TargetAlias are source.cluster.alias and
+	// target.cluster.alias: Source and Target unless the file overrides them,
+	// possibly with "". Topic names are made of them; record contents too.
+	SourceAlias, TargetAlias string
+	// Connector is `name`: the first element of the position records' keys.
+	Connector string
+	// TasksMax is tasks.max. Nothing here depends on it: functions scale with
+	// the partitions.
+	TasksMax int
+
+	Topics                  []string // patterns, as written
+	TopicsExclude           []string
+	Groups                  []string
+	GroupsExclude           []string
+	ConfigPropertiesExclude []string
+	UseDefaultsFromSource   bool // use.defaults.from = source
+	TopicFilter             flow.Filter
+	GroupFilter             flow.Filter
+	// ConfigFilter excludes topic configs by name; it includes all others.
+	ConfigFilter flow.Filter
+
+	PolicyClass string // replication.policy.class, fully qualified
+	Separator   string // replication.policy.separator
+	Policy      flow.Policy
+
+	// ReplicationFactor is for the topics that are created to be copied into.
+	ReplicationFactor ReplicationFactor
+
+	RefreshTopics      Periodic // find new topics and partitions
+	RefreshGroups      Periodic // find new groups
+	SyncTopicConfigs   Periodic
+	SyncTopicACLs      Periodic
+	EmitHeartbeats     Periodic
+	EmitCheckpoints    Periodic
+	SyncGroupOffsets   Periodic
+	HeartbeatsReplicas ReplicationFactor // heartbeats.topic.replication.factor
+	// ReplicateHeartbeats is heartbeats.replication.enabled.
+	ReplicateHeartbeats bool
+	CheckpointsReplicas ReplicationFactor // checkpoints.topic.replication.factor
+
+	// EmitOffsetSyncs is emit.offset-syncs.enabled.
+	EmitOffsetSyncs bool
+	// OffsetSyncsOnTarget is offset-syncs.topic.location = target.
+	OffsetSyncsOnTarget bool
+	OffsetSyncsReplicas ReplicationFactor // offset-syncs.topic.replication.factor
+	OffsetLagMax        int64             // offset.lag.max, in records
+
+	// The factors of mm2-configs, mm2-offsets and mm2-status, which Connect's
+	// worker makes; of the three only mm2-offsets is ours.
+	ConfigStorageReplicas ReplicationFactor
+	OffsetStorageReplicas ReplicationFactor
+	StatusStorageReplicas ReplicationFactor
+	// OffsetFlushInterval is `<target>.offset.flush.interval.ms`.
+	OffsetFlushInterval time.Duration
+
+	AdminTimeout        time.Duration
+	ConsumerPollTimeout time.Duration
+	// AutoOffsetReset is "earliest", "latest" or "none": where a partition
+	// starts that has no position yet.
+	AutoOffsetReset string
+	// ExactlyOnce is `<target>.exactly.once.source.support` = enabled.
+	ExactlyOnce bool
+
+	Compat     bool // mirrorless.compat = mm2
+	Read       Read
+	Holes      OnHole
+	Recreated  OnRecreated
+	BatchSize  int           // records in one invocation at most
+	BatchDelay time.Duration // mirrorless.batch.window
+
+	aliases        []string
+	source, target map[Role]map[string]string
+}
+
+// Periodic is work that can be switched off and has an interval.
+type Periodic struct {
+	Enabled  bool
+	Interval time.Duration
+}
+
+// Read is how mirror reads the records it copies (mirrorless.read).
+type Read string
+
+// The ways to read. ReadAuto leaves the choice to mirror.
+const (
+	ReadEvent  Read = "event"
+	ReadSource Read = "source"
+	ReadAuto   Read = "auto"
+)
+
+// OnHole is what mirror does when records of the source are gone for good
+// (mirrorless.holes).
+type OnHole string
+
+// The answers to a hole; both record it.
+const (
+	HoleContinue OnHole = "continue"
+	HoleStop     OnHole = "stop"
+)
+
+// OnRecreated is what happens when a topic turns out to be a new one under its
+// old name (mirrorless.recreated). RecreatedDefault stops where the topic on B
+// is new and copies where the topic on A is.
+type OnRecreated string
+
+// The answers to a topic that was created again.
+const (
+	RecreatedDefault OnRecreated = ""
+	RecreatedStop    OnRecreated = "stop"
+	RecreatedCopy    OnRecreated = "copy"
+)
+
+// ReplicationFactor is a number of replicas, and whether somebody asked for it:
+// a default gives way to a small cluster, a wish does not.
+type ReplicationFactor struct {
+	Key     string // the key it comes from
+	Value   int16  // -1 leaves the number to the broker
+	Written bool
+}
+
+// SourceClient returns the Java client properties of the flow's client of the
+// source cluster: the Consumer is the one that reads the records to be copied.
+// The map belongs to the caller. It holds secrets.
+func (f Flow) SourceClient(role Role) map[string]string { return maps.Clone(f.source[role]) }
+
+// TargetClient returns the Java client properties of the flow's client of the
+// target cluster: the Producer is the one that writes the copied records
+// (`B.producer.` and `A->B.producer.override.`). The map belongs to the caller.
+// It holds secrets.
+func (f Flow) TargetClient(role Role) map[string]string { return maps.Clone(f.target[role]) }
+
+// Selector returns the rule that says which topics of the source are copied.
+func (f Flow) Selector() flow.Selector {
+	return flow.Selector{
+		Flow:                f.Flow,
+		Policy:              f.Policy,
+		Topics:              f.TopicFilter,
+		ReplicateHeartbeats: f.ReplicateHeartbeats,
+		Aliases:             f.aliases,
+		Compat:              f.Compat,
+	}
+}
