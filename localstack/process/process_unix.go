@@ -1,0 +1,14 @@
+//go:build unix
+
+package process
+
+import (
+	"os"
+	"syscall"
+)
+
+const terminate = syscall.SIGTERM
+
+func signalGroup(pid int, s os.Signal) error {
+	return syscall.Kill(-pid, s.(syscall.Signal))
+}
