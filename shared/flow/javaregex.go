@@ -38,16 +38,20 @@ type translator struct {
 	backtracking bool
 	flags        flags
 	groups       []group
-	captures     int            // capturing groups opened so far
-	names        map[string]int // their numbers
+
+	captures       int            // capturing groups opened so far
+	names          map[string]int // their numbers
+	capturesBehind bool           // one of them is inside a lookbehind
 }
 
 type flags struct{ ignoreCase, dotAll bool }
 
-// group is an open parenthesis: what to restore when it closes.
+// group is an open parenthesis.
 type group struct {
-	start int // where its text begins in out
-	flags flags
+	start      int   // where its text begins in out
+	flags      flags // to restore when it closes
+	capture    int   // its number, 0 if it does not capture
+	lookbehind bool  // it is one, or is inside one
 }
 
 func (t *translator) errorf(format string, args ...any) error {
@@ -166,24 +170,29 @@ func (t *translator) end() {
 		return
 	}
 	t.backtracking = true
-	t.out.WriteString(`(?=(?:\r\n|` + lineTerminators.String() + `)?\z)`)
+	// Not between the two of \r\n.
+	t.out.WriteString(`(?=(?:\r\n|(?<!\r)\n|` + set{{'\r', '\r'}, {0x85, 0x85}, {0x2028, 0x2029}}.String() + `)?\z)`)
 }
 
 // open translates the beginning of a group.
 func (t *translator) open(start int) error {
-	g := group{start: start, flags: t.flags}
-	for _, backtracking := range []string{"?=", "?!", "?>", "?<=", "?<!"} {
-		if t.read(backtracking) {
-			t.backtracking = true
-			t.groups = append(t.groups, g)
-			t.out.WriteString("(" + backtracking)
-			return nil
+	g := group{start: start, flags: t.flags, lookbehind: t.inLookbehind()}
+	for _, kind := range []string{"?=", "?!", "?>", "?<=", "?<!"} {
+		if !t.read(kind) {
+			continue
 		}
+		if kind == "?>" && g.lookbehind {
+			return t.errorf("an atomic group inside a lookbehind is not supported")
+		}
+		g.lookbehind = g.lookbehind || kind[1] == '<'
+		t.backtracking = true
+		t.groups = append(t.groups, g)
+		t.out.WriteString("(" + kind)
+		return nil
 	}
 	switch {
 	case !t.read("?"):
-		t.captures++
-		t.out.WriteByte('(')
+		g.capture = t.capture(g)
 	case t.read(":"):
 		t.out.WriteString("(?:")
 	case t.read("<"):
@@ -195,17 +204,30 @@ func (t *translator) open(start int) error {
 			return t.errorf("the group name %s is used twice", name)
 		}
 		t.rest = rest
-		t.captures++
+		g.capture = t.capture(g)
 		if t.names == nil {
 			t.names = make(map[string]int)
 		}
-		t.names[name] = t.captures
-		t.out.WriteByte('(')
+		t.names[name] = g.capture
 	default:
 		return t.inlineFlags(g)
 	}
 	t.groups = append(t.groups, g)
 	return nil
+}
+
+// capture opens a capturing group and returns its number.
+func (t *translator) capture(g group) int {
+	t.captures++
+	if g.lookbehind {
+		t.capturesBehind = true
+	}
+	t.out.WriteByte('(')
+	return t.captures
+}
+
+func (t *translator) inLookbehind() bool {
+	return len(t.groups) > 0 && t.groups[len(t.groups)-1].lookbehind
 }
 
 var groupName = regexp.MustCompile(`\A[A-Za-z][A-Za-z0-9]*\z`)
@@ -273,6 +295,9 @@ func (t *translator) quantifier(start int) error {
 	default:
 		return nil
 	}
+	if t.inLookbehind() && strings.HasPrefix(t.rest, "+") {
+		return t.errorf("a possessive quantifier inside a lookbehind is not supported")
+	}
 	switch {
 	case t.read("?"):
 		t.out.WriteString(q + "?")
@@ -336,9 +361,6 @@ func (t *translator) escape() error {
 	case t.read("b"), t.read("B"):
 		t.out.WriteString(`(?:\` + string(r) + `)`)
 		return nil
-	case t.read("R"):
-		t.out.WriteString(`(?:\r\n|` + vertical.String() + `)`)
-		return nil
 	}
 	s, err := t.classEscape()
 	if err != nil {
@@ -371,176 +393,12 @@ func (t *translator) reference(n int) error {
 	if t.flags.ignoreCase {
 		return t.errorf("a back reference under the flag i is not supported")
 	}
+	// Engines differ in what a group holds while it is open, or was read backwards.
+	open := func(g group) bool { return g.capture == n }
+	if t.capturesBehind || t.inLookbehind() || slices.ContainsFunc(t.groups, open) {
+		return t.errorf("a back reference into an open group or with a lookbehind is not supported")
+	}
 	t.backtracking = true
 	t.out.WriteString(`(?:\` + strconv.Itoa(n) + `)`)
 	return nil
-}
-
-// class translates a character class; its [ is read.
-func (t *translator) class() error {
-	negated := t.read("^")
-	var all set
-	for first := true; ; first = false {
-		switch {
-		case t.rest == "":
-			return t.errorf("a character class is not closed")
-		case !first && t.read("]"):
-			if negated {
-				all = all.complement()
-			}
-			t.out.WriteString(all.String())
-			return nil
-		case t.read("["):
-			return t.errorf(`an unescaped [ inside a character class, which Java takes for a nested class: write \[`)
-		case t.read("&&"):
-			return t.errorf("&& inside a character class, which Java takes for an intersection: write out the class")
-		case t.read(`\Q`):
-			quoted, rest, _ := strings.Cut(t.rest, `\E`)
-			t.rest = rest
-			for _, r := range quoted {
-				all = append(all, t.fold(set{{r, r}})...)
-			}
-			continue
-		}
-		s, err := t.classItem()
-		if err != nil {
-			return err
-		}
-		if s.named || s.single < 0 || !t.isRange() {
-			if !s.named {
-				s.set = t.fold(s.set)
-			}
-			all = append(all, s.set...)
-			continue
-		}
-		t.read("-")
-		end, err := t.classItem()
-		if err != nil {
-			return err
-		}
-		if end.single < s.single {
-			return t.errorf("an illegal range in a character class")
-		}
-		all = append(all, t.fold(set{{s.single, end.single}})...)
-	}
-}
-
-// isRange: a "-" is a range unless the class ends after it.
-func (t *translator) isRange() bool {
-	return strings.HasPrefix(t.rest, "-") && !strings.HasPrefix(t.rest, "-]") && !strings.HasPrefix(t.rest, "-[")
-}
-
-func (t *translator) fold(s set) set {
-	if t.flags.ignoreCase {
-		return s.foldASCII()
-	}
-	return s
-}
-
-// item is a character or a set that an escape names.
-type item struct {
-	set    set
-	single rune // −1 unless the item is one character
-	named  bool // the set is not subject to case folding
-}
-
-func one(r rune) item { return item{set: set{{r, r}}, single: r} }
-
-func (t *translator) classItem() (item, error) {
-	r, ok := t.next()
-	if !ok {
-		return item{}, t.errorf("a character class is not closed")
-	}
-	if r == '\\' {
-		return t.classEscape()
-	}
-	if r == '[' {
-		return item{}, t.errorf(`an unescaped [ inside a character class, which Java takes for a nested class: write \[`)
-	}
-	return one(r), nil
-}
-
-// classEscape reads a backslash sequence that stands for a character or a set.
-func (t *translator) classEscape() (item, error) {
-	r, ok := t.next()
-	if !ok {
-		return item{}, t.errorf("a backslash at the end")
-	}
-	if s, ok := escapedSets[r]; ok {
-		return item{set: s, single: -1, named: true}, nil
-	}
-	if c, ok := controls[r]; ok {
-		return one(c), nil
-	}
-	switch r {
-	case '0':
-		return t.number(octal, 8, `\0 without an octal number`)
-	case 'x':
-		if t.read("{") {
-			found, err := t.number(hexBraced, 16, `\x{ without a hexadecimal number`)
-			if err == nil && !t.read("}") {
-				err = t.errorf(`\x{ is not closed`)
-			}
-			return found, err
-		}
-		return t.number(hexTwo, 16, `\x without two hexadecimal digits`)
-	case 'u':
-		return t.number(hexFour, 16, `\u without four hexadecimal digits`)
-	case 'c':
-		c, ok := t.next()
-		if !ok || c > 0x7f {
-			return item{}, t.errorf(`\c without a character`)
-		}
-		return one(c ^ 0x40), nil
-	case 'p', 'P':
-		return t.property(r == 'P')
-	}
-	if isASCIILetter(r) || r >= '1' && r <= '9' {
-		return item{}, t.errorf(`the escape \%c is not supported`, r)
-	}
-	return one(r), nil
-}
-
-var (
-	octal     = regexp.MustCompile(`\A(?:[0-3][0-7]{2}|[0-7]{1,2})`)
-	hexBraced = regexp.MustCompile(`\A[0-9A-Fa-f]{1,6}`)
-	hexTwo    = regexp.MustCompile(`\A[0-9A-Fa-f]{2}`)
-	hexFour   = regexp.MustCompile(`\A[0-9A-Fa-f]{4}`)
-)
-
-func (t *translator) number(digits *regexp.Regexp, base int, missing string) (item, error) {
-	found := digits.FindString(t.rest)
-	if found == "" {
-		return item{}, t.errorf("%s", missing)
-	}
-	t.rest = t.rest[len(found):]
-	n, err := strconv.ParseInt(found, base, 32)
-	if err != nil || !utf8.ValidRune(rune(n)) {
-		return item{}, t.errorf("%s is no character", found)
-	}
-	return one(rune(n)), nil
-}
-
-func (t *translator) property(negated bool) (item, error) {
-	name := t.rest[:min(1, len(t.rest))]
-	if rest, ok := strings.CutPrefix(t.rest, "{"); ok {
-		inner, after, closed := strings.Cut(rest, "}")
-		if !closed {
-			return item{}, t.errorf(`\p{ is not closed`)
-		}
-		name, t.rest = inner, after
-	} else {
-		t.rest = t.rest[len(name):]
-	}
-	s, ok := properties[name]
-	if !ok {
-		return item{}, t.errorf(`the property \p{%s} is not supported: write out the class`, name)
-	}
-	if t.flags.ignoreCase && slices.Contains([]string{"Lower", "Upper"}, name) {
-		return item{}, t.errorf(`the property \p{%s} under the flag i is not supported: write out the class`, name)
-	}
-	if negated {
-		s = s.complement()
-	}
-	return item{set: s, single: -1, named: true}, nil
 }

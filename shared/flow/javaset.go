@@ -2,8 +2,10 @@ package flow
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -48,6 +50,44 @@ var (
 		"Space":  spaces,
 	}
 )
+
+// property is what \p{name} stands for: a POSIX class of ASCII, or a Unicode
+// general category or script ("L", "IsLu", "IsLatin").
+func property(name string) (set, bool) {
+	if s, ok := properties[name]; ok {
+		return s, true
+	}
+	short, is := strings.CutPrefix(name, "Is")
+	table, ok := unicode.Categories[short]
+	if !ok && is {
+		table, ok = unicode.Scripts[short]
+	}
+	if !ok {
+		return nil, false
+	}
+	var s set
+	for _, r := range table.R16 {
+		s = appendStride(s, rune(r.Lo), rune(r.Hi), rune(r.Stride))
+	}
+	for _, r := range table.R32 {
+		s = appendStride(s, rune(r.Lo), rune(r.Hi), rune(r.Stride))
+	}
+	return s, true
+}
+
+func appendStride(s set, lo, hi, stride rune) set {
+	if stride == 1 {
+		return append(s, span{lo, hi})
+	}
+	for r := lo; r <= hi; r += stride {
+		s = append(s, span{r, r})
+	}
+	return s
+}
+
+// caseSensitive are the properties that Java widens under CASE_INSENSITIVE, not
+// the same way in every version.
+var caseSensitive = []string{"Lower", "Upper", "Lu", "Ll", "Lt", "IsLu", "IsLl", "IsLt"}
 
 // complement is every other character.
 func (s set) complement() set {
@@ -103,7 +143,8 @@ func (s set) String() string {
 
 func classRune(r rune) string {
 	if strings.ContainsRune(`\[]^-&`, r) {
-		return `\` + string(r)
+		// Not a backslash and the character: regexp2 misreads \- as the end of a range.
+		return fmt.Sprintf(`\x%02x`, r)
 	}
 	return string(r)
 }

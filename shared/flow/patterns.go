@@ -38,8 +38,10 @@ type Patterns struct {
 // them reaches into the next. An empty list matches nothing.
 //
 // Every construct is either given the meaning it has in Java or refused with a
-// [PatternError]. Refused are, besides what Java refuses, nested character classes and
-// intersections ("[" and "&&" inside a class), and the flags d, m, u, x and U.
+// [PatternError]. Refused are, besides what Java refuses, nested character
+// classes and intersections ("[" and "&&" inside a class), the flags d, m, u, x
+// and U, the escapes \R, \X, \G and \N, and back references that engines read
+// differently.
 func CompilePatterns(patterns []string) (Patterns, error) {
 	if len(patterns) == 0 {
 		return Patterns{}, nil
