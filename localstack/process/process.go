@@ -150,8 +150,18 @@ func (p *Process) Stop(ctx context.Context) error {
 // Usage tells what the process has used, also after its end. Elsewhere than on
 // Linux a running process gives [errors.ErrUnsupported].
 func (p *Process) Usage() (Usage, error) {
-	if state := p.State(); state != nil {
-		return Usage{CPU: state.UserTime() + state.SystemTime(), PeakMemory: peakMemory(state)}, nil
+	if p.State() == nil {
+		if u, err := usage(p.PID()); err == nil || !p.hasEnded() {
+			return u, err
+		}
+		<-p.done
 	}
-	return usage(p.PID())
+	state := p.State()
+	return Usage{CPU: state.UserTime() + state.SystemTime(), PeakMemory: peakMemory(state)}, nil
+}
+
+func (p *Process) hasEnded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended
 }
