@@ -292,3 +292,36 @@ func TestSelectorAnswersAsKafkaDoes(t *testing.T) {
 		t.Error("no row differs on purpose, although topic.should_replicate/2 should")
 	}
 }
+
+func TestCheckpointTopicIsNamedAsKafkaDoes(t *testing.T) {
+	type in struct{ Policy, Separator, Source, Target, Topic string }
+	type out struct {
+		Topic string `json:"checkpoint_topic"`
+	}
+	// MirrorMaker 2 strips every hop of a topic that came from the target, and
+	// names topic7, which is not there: target2 has it as source6.topic7.
+	onPurpose := map[string]string{"checkpoint.rename/4": "source6.topic7"}
+	for _, r := range suite[in, out](t, "checkpoint.rename") {
+		o := flow.PolicyOptions{Separator: r.In.Separator, SeparatorSet: true, InternalSeparator: true}
+		if r.In.Policy == "identity" {
+			o.Class, o.SourceAlias = flow.IdentityPolicyClass, r.In.Source
+		}
+		s := flow.Selector{
+			Flow:    flow.Flow{Source: r.In.Source, Target: r.In.Target},
+			Policy:  policyOf(t, o),
+			Aliases: []string{r.In.Source, r.In.Target},
+			Compat:  true,
+		}
+		if got := s.CheckpointTopic(r.In.Topic); got != r.Out.Topic {
+			t.Errorf("%s: compat, topic %q: got %q, want %q", r.ID, r.In.Topic, got, r.Out.Topic)
+		}
+		s.Compat = false
+		want, ok := onPurpose[r.ID]
+		if !ok {
+			want = r.Out.Topic
+		}
+		if got := s.CheckpointTopic(r.In.Topic); got != want {
+			t.Errorf("%s: topic %q: got %q, want %q", r.ID, r.In.Topic, got, want)
+		}
+	}
+}

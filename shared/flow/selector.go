@@ -107,6 +107,25 @@ func (s Selector) Select(topic string) Verdict {
 // Remote is the name of a topic of the source on the target.
 func (s Selector) Remote(topic string) string { return s.Policy.Remote(s.Flow.Source, topic) }
 
+// CheckpointTopic is the name on the target under which a group that reads topic
+// on the source goes on: the copy's, or, where the topic itself is a copy of a
+// topic of the target, that one's. So a group that fails back finds its place.
+//
+// One hop is taken off a copy, whatever is behind it. MirrorMaker 2 takes off
+// all of them and names a topic that is not there; so does Compat.
+func (s Selector) CheckpointTopic(topic string) string {
+	for _, h := range s.hops(topic) {
+		switch {
+		case h.source != s.Flow.Target:
+		case s.Compat:
+			return s.Policy.Original(topic)
+		default:
+			return h.upstream
+		}
+	}
+	return s.Remote(topic)
+}
+
 // IsInternal reports whether topic is internal by the policy, or has a name that
 // replication gives its own topics although the policy's separator hides it:
 // mm2-offsets.A.internal is written with dots always.

@@ -138,6 +138,9 @@ func TestAliasWithASeparatorCannotHideACycle(t *testing.T) {
 			t.Errorf("topic %q: got %q, want %q", topic, got, want)
 		}
 	}
+	if got, want := s.CheckpointTopic("dc.east.orders"), "orders"; got != want {
+		t.Errorf("checkpoint: got %q, want %q", got, want)
+	}
 	s.Compat = true
 	if got := s.Select("dc.east.orders"); !got.Copy {
 		t.Errorf("compat: got %+v, want MirrorMaker 2's copy", got)
