@@ -1,7 +1,6 @@
 package state
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -96,7 +95,7 @@ func (e *TooLargeError) Error() string {
 
 // list names partitions in order, the first few of many.
 func list(partitions []flow.TopicPartition) string {
-	slices.SortFunc(partitions, Compare)
+	slices.SortFunc(partitions, flow.TopicPartition.Compare)
 	const most = 5
 	var names []string
 	for _, tp := range partitions[:min(most, len(partitions))] {
@@ -106,9 +105,4 @@ func list(partitions []flow.TopicPartition) string {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(names, ", ")
-}
-
-// Compare orders partitions by topic and number.
-func Compare(a, b flow.TopicPartition) int {
-	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }

@@ -24,7 +24,8 @@
 // Every method is safe for concurrent use, by several processes too where the
 // implementation allows several (dynamo does, embedded does not). Errors of each
 // call are listed with it; besides these any call returns the errors of its
-// technology and of its context.
+// technology and of its context. Times in rows are the caller's, kept in whole
+// milliseconds and returned in UTC; only leases are measured by the store's clock.
 package state
 
 import (
@@ -45,6 +46,8 @@ const (
 	MaxRuns = 16 << 10
 	// MaxChunk is the most bytes of RunChunk.Data.
 	MaxChunk = 256 << 10
+	// MaxGroup is the most bytes of Checkpoint.Group: it is part of a DynamoDB key.
+	MaxGroup = 700
 	// MaxMetadata is the most bytes of Checkpoint.Metadata. Kafka's brokers accept
 	// 4,096 unless offset.metadata.max.bytes says otherwise.
 	MaxMetadata = 8 << 10
@@ -94,7 +97,7 @@ type FlowRow struct {
 	SourceClusterID, TargetClusterID string
 	// ProducerID is the flow's producer id, NoProducerID until one is allocated.
 	ProducerID int64
-	// Created is when the row was first written, in whole milliseconds.
+	// Created is when the row was first written.
 	Created time.Time
 }
 
@@ -117,7 +120,7 @@ type Lease struct {
 	Name string
 	// Owner names one process (or one Lambda environment), never two.
 	Owner string
-	// Expires is by the clock of the one who acquired it, in whole milliseconds.
+	// Expires is by the clock of the one who acquired it.
 	Expires time.Time
 	// Token rises with every acquisition of the name and stays through renewals.
 	Token int64
@@ -134,7 +137,7 @@ type Checkpoint struct {
 	Upstream, Downstream int64
 	// Metadata is the commit's. At most MaxMetadata bytes.
 	Metadata string
-	// Written is when the checkpoint was last emitted, in whole milliseconds.
+	// Written is when the checkpoint was last emitted.
 	Written time.Time
 }
 
@@ -158,7 +161,7 @@ type EventSource struct {
 	Partitions int32
 	// LastResult is Lambda's LastProcessingResult: what it says of the last poll.
 	LastResult string
-	// Updated is when the row was last written, in whole milliseconds.
+	// Updated is when the row was last written.
 	Updated time.Time
 }
 
@@ -172,7 +175,7 @@ type Hole struct {
 	Kind string
 	// Records counts the records concerned, -1 when that is unknown.
 	Records int64
-	// Seen is when the hole was last reported, in whole milliseconds.
+	// Seen is when the hole was last reported.
 	Seen time.Time
 }
 
@@ -253,7 +256,7 @@ type Store interface {
 	Checkpoints(ctx context.Context) ([]Checkpoint, error)
 	// PutCheckpoints stores checkpoints, the last one of a group and partition
 	// staying. Independent of each other: with an error some are stored, and
-	// repeating all of them is safe. *TooLargeError over MaxMetadata.
+	// repeating all of them is safe. *TooLargeError over MaxGroup and MaxMetadata.
 	PutCheckpoints(ctx context.Context, checkpoints []Checkpoint) error
 
 	// EventSource returns the row of a source topic, or ErrNotFound.
