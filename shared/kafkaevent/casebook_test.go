@@ -121,7 +121,7 @@ func TestRefusalsSayWhatTheyLookLike(t *testing.T) {
 		kind error
 		want []string
 	}{
-		{"e07-records-and-headers-as-objects-with-string-numbers.json", kafkaevent.ErrRecord, []string{`records["demo-topic-0"]`, "an object", "array of records"}},
+		{"e07-records-and-headers-as-objects-with-string-numbers.json", kafkaevent.ErrRecord, []string{`records["demo-topic-0"]`, "list of records is an object", "want an array"}},
 		{"e13-schema-metadata-mixed.json", kafkaevent.ErrRewritten, []string{"SchemaRegistryConfig", "topic mytopic", "partition 0", "offset 16"}},
 		{"e15-alphabetical-field-order-large-offsets.json", kafkaevent.ErrRewritten, []string{"SchemaRegistryConfig", "topic confluent_proto", "offset 4209910"}},
 		{"e22-malformed-json-as-found.json", kafkaevent.ErrSyntax, []string{"byte 319", "topic o.store.1", "partition 8", "offset 150326091"}},

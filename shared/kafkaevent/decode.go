@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"unicode/utf8"
 )
 
 // stop unwinds the scanner after a note that ends the reading.
@@ -29,6 +30,8 @@ type decoder struct {
 	topic     string
 	partition int32
 	offset    int64
+
+	last string // topic of a record before
 
 	rec     Record
 	recSeen fields
@@ -150,16 +153,16 @@ func isSource(source string) bool {
 // records.
 func (d *decoder) records(key text) string {
 	d.list, d.index = key, -1
-	if c := d.space(); c != '[' {
-		return d.end(ErrRecord, kind(c)+" where Lambda sends an array of records")
+	if d.space() != '[' {
+		return d.endUnwanted("a list of records", "an array")
 	}
 	return d.array(d.record)
 }
 
 func (d *decoder) record(i int) string {
 	d.index, d.topic, d.partition, d.offset = i, "", -1, -1
-	if c := d.space(); c != '{' {
-		return d.end(ErrRecord, kind(c)+" where Lambda sends a record")
+	if d.space() != '{' {
+		return d.endUnwanted("a record", "an object")
 	}
 	start := d.pos
 	d.rec = Record{Timestamp: NoTimestamp}
@@ -200,18 +203,18 @@ func (d *decoder) field(name text) (bad string) {
 	key, _ := name.unescape()
 	switch string(key) {
 	case "topic":
-		d.rec.Topic, bad = d.word(fieldTopic, "topic", d.topic)
-		d.topic = d.rec.Topic
+		d.topic, bad = d.word(fieldTopic, "topic", d.last)
+		d.rec.Topic, d.last = d.topic, d.topic
 	case "partition":
 		n, bad := d.integer(fieldPartition, "partition", 0, math.MaxInt32)
 		d.rec.Partition = int32(n)
-		if d.recSeen&fieldPartition != 0 {
+		if d.recSeen&fieldPartition != 0 && d.partition < 0 {
 			d.partition = int32(n)
 		}
 		return bad
 	case "offset":
 		d.rec.Offset, bad = d.integer(fieldOffset, "offset", 0, math.MaxInt64)
-		if d.recSeen&fieldOffset != 0 {
+		if d.recSeen&fieldOffset != 0 && d.offset < 0 {
 			d.offset = d.rec.Offset
 		}
 	case "timestamp":
@@ -267,15 +270,15 @@ func (d *decoder) word(field fields, name, usual string) (string, string) {
 	if bad != "" {
 		return "", bad
 	}
+	if len(t.raw) == 0 && field == fieldTopic {
+		d.note(ErrRecord, "an empty topic")
+	}
 	if string(t.raw) == usual {
 		return usual, ""
 	}
 	raw, ok := t.unescape()
 	if !ok {
 		d.note(ErrRecord, name+" has half a surrogate pair")
-	}
-	if len(raw) == 0 && field == fieldTopic {
-		d.note(ErrRecord, "an empty topic")
 	}
 	return d.intern(raw), ""
 }
@@ -318,10 +321,25 @@ func (d *decoder) integer(field fields, name string, lo, hi int64) (int64, strin
 	return n.value, ""
 }
 
-// unwanted notes that a field holds the wrong kind of value, and takes it.
+// endUnwanted is unwanted for what is not part of a record.
+func (d *decoder) endUnwanted(name, want string) string {
+	if bad := d.unwanted(name, want); bad != "" {
+		return bad
+	}
+	return stop
+}
+
+// unwanted takes a value of the wrong kind and notes it.
 func (d *decoder) unwanted(name, want string) string {
-	d.note(ErrRecord, fmt.Sprintf("%s is %s, want %s", name, kind(d.space()), want))
-	return d.skip(1)
+	found, at := kind(d.space()), d.pos
+	if bad := d.skip(1); bad != "" {
+		return bad
+	}
+	after := d.pos
+	d.pos = at
+	d.note(ErrRecord, fmt.Sprintf("%s is %s, want %s", name, found, want))
+	d.pos = after
+	return ""
 }
 
 // base64 takes a string of base64, which it decodes in place, or null.
@@ -333,8 +351,8 @@ func (d *decoder) base64(name string) ([]byte, string) {
 	default:
 		return nil, d.unwanted(name, "base64")
 	}
-	raw, ok := d.plain()
-	if !ok {
+	raw, plain := d.plain()
+	if !plain {
 		t, bad := d.str()
 		if bad != "" {
 			return nil, bad
@@ -345,9 +363,15 @@ func (d *decoder) base64(name string) ([]byte, string) {
 	if read == len(raw) {
 		return raw[:n:n], ""
 	}
-	if i := bytes.IndexFunc(raw[read:], func(r rune) bool { return r < ' ' }); i >= 0 {
-		d.pos -= len(raw) - read - i + 1
-		return nil, "control character in a string"
+	if plain {
+		// Nobody has looked at its characters yet.
+		if i := bytes.IndexFunc(raw[read:], func(r rune) bool { return r < ' ' }); i >= 0 {
+			d.pos -= len(raw) - read - i + 1
+			return nil, "control character in a string"
+		}
+		if !utf8.Valid(raw[read:]) {
+			return nil, "a string is not UTF-8"
+		}
 	}
 	d.note(ErrRecord, name+" is not base64")
 	return nil, ""

@@ -2,6 +2,7 @@ package kafkaevent
 
 import (
 	"encoding/base64"
+	"math"
 	"strconv"
 	"unicode/utf8"
 )
@@ -59,7 +60,7 @@ func headerSize(h *Header) int {
 	}
 	n := len(`{:[]},`) + stringSize(h.Name)
 	for _, b := range h.Value {
-		n += len(signedDigits[b])
+		n += int(signedLen[b])
 	}
 	if len(h.Value) > 0 {
 		n += len(h.Value) - 1
@@ -207,13 +208,20 @@ var signedDigits = func() (t [256]string) {
 	return t
 }()
 
+var signedLen = func() (t [256]uint8) {
+	for i, digits := range signedDigits {
+		t[i] = uint8(len(digits))
+	}
+	return t
+}()
+
 func intSize(n int64) int {
 	size := 1
 	if n < 0 {
-		size, n = 2, -n // the least int64 stays negative, see below
-		if n < 0 {
+		if n == math.MinInt64 {
 			return len("-9223372036854775808")
 		}
+		size, n = 2, -n
 	}
 	for ; n >= 10; n /= 10 {
 		size++
