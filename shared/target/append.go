@@ -1,0 +1,257 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"mirrorless/shared/batch"
+)
+
+// brokers is what the log needs of the target cluster. An error of its methods
+// means that the outcome is unknown; a broker's refusal is in the answer.
+type brokers interface {
+	// produce sends one batch and returns the broker's answer to it.
+	produce(ctx context.Context, p Partition, raw []byte) (answer, error)
+	// producers returns, for each partition, what its leader knows of its
+	// producers. A partition that no leader answers for is missing.
+	producers(ctx context.Context, ps []Partition) (map[Partition][]known, error)
+	// fetch reads batches from an offset on.
+	fetch(ctx context.Context, p Partition, offset int64) (fetched, error)
+}
+
+// answer is a broker's answer to one batch.
+type answer struct {
+	code   int16
+	detail string
+	// base is the batch's base offset; appendTime is −1 for a batch appended now
+	// to a CreateTime topic, and a time for a duplicate and on LogAppendTime
+	// topics.
+	base, appendTime int64
+	// bad is the index of the record that the broker objects to, −1 if it names
+	// none.
+	bad int
+}
+
+// known is what a leader remembers of one producer.
+type known struct {
+	id       int64
+	epoch    int16
+	sequence int32 // of its last record; −1 if it has none under this epoch
+}
+
+// fetched is the outcome of one read.
+type fetched struct {
+	raw        []byte
+	start, end int64 // log start offset and high watermark
+}
+
+// Append writes records to the partition, in order, at the cursor, and returns
+// when all are acknowledged by all in-sync replicas, or with an error and what
+// is on the target nevertheless. A lost answer is no error: the same bytes are
+// sent again, for as long as the context lasts.
+//
+// Errors: [ErrFenced], [ErrForgotten], [ErrRecreated], [*LostError],
+// [*AlteredError], [*RejectedError], or the context's when the time is up, with
+// the last reason. Errors name neither topic nor partition: the caller does.
+func (l *Log) Append(ctx context.Context, p Partition, c Cursor, records []batch.Record) (Appended, error) {
+	a := appender{log: l, p: p, records: l.stamp(records), original: records, out: Appended{Cursor: c}}
+	err := a.run(ctx)
+	return a.out, err
+}
+
+// stamp gives the time to records that have none, on a copy.
+func (l *Log) stamp(records []batch.Record) []batch.Record {
+	var out []batch.Record
+	for i := range records {
+		if records[i].Timestamp != NoTimestamp {
+			continue
+		}
+		if out == nil {
+			out = append(out, records...)
+		}
+		out[i].Timestamp = l.now().UnixMilli()
+	}
+	if out == nil {
+		return records
+	}
+	return out
+}
+
+// appender is one call of Append under way.
+type appender struct {
+	log               *Log
+	p                 Partition
+	records, original []batch.Record // as sent, and as the caller gave them
+	out               Appended
+	buf               []byte
+	settled           int // refusals in a row that finding records did not explain
+}
+
+func (a *appender) run(ctx context.Context) error {
+	limit := 0 // records in the next batch, where a broker refused more; 0 = as many as fit
+	for a.out.Done < len(a.records) {
+		rest := a.records[a.out.Done:]
+		n := batch.Fit(rest, a.log.batchBytes)
+		if limit > 0 {
+			n = min(n, limit)
+		}
+		a.buf = batch.Append(a.buf[:0], a.out.Cursor.Producer, rest[:n], a.log.compress)
+		ans, sent, err := a.deliver(ctx)
+		if err != nil {
+			return err
+		}
+		switch {
+		case ans.code == 0:
+			if err := a.accept(ctx, ans, n, sent); err != nil {
+				return err
+			}
+			limit = 0
+		case refused(ans.code):
+			if err := a.settle(ctx, ans); err != nil {
+				return err
+			}
+		case ans.bad > 0 && ans.bad < n:
+			limit = ans.bad // what comes before the bad record can be appended
+		case n > 1 && ans.bad < 0 && ofRecord(ans.code):
+			limit = n / 2 // the broker does not say which one: halve until it stands alone
+		default:
+			r := &RejectedError{Record: a.out.Done, Code: ans.code, Detail: ans.detail, Size: len(a.buf)}
+			if !ofRecord(ans.code) {
+				r.Record = -1
+			}
+			return r
+		}
+	}
+	return nil
+}
+
+// accept books n records that the broker says are on the target.
+func (a *appender) accept(ctx context.Context, ans answer, n, sent int) error {
+	c := &a.out.Cursor
+	if ans.base < c.End && ans.appendTime == NoTimestamp {
+		return &LostError{Records: c.End - ans.base, End: ans.base}
+	}
+	// With a time in the answer the batch may have been there before this call.
+	// What this call sent itself is what it holds. Anything else is read back,
+	// because the broker compares sequences and not content.
+	if ans.appendTime != NoTimestamp && sent == 1 {
+		return a.verify(ctx, ans.base, n)
+	}
+	a.book(ans.base, n)
+	return nil
+}
+
+// book moves the cursor past the next n records, which are at base.
+func (a *appender) book(base int64, n int) {
+	out := &a.out
+	out.Foreign += max(base-out.Cursor.End, 0)
+	if last := len(out.Placed) - 1; last >= 0 && out.Placed[last].Base+int64(out.Placed[last].Count) == base &&
+		out.Placed[last].First+out.Placed[last].Count == out.Done {
+		out.Placed[last].Count += n
+	} else {
+		out.Placed = append(out.Placed, Placed{First: out.Done, Count: n, Base: base})
+	}
+	out.Cursor.Newest = newest(a.records[out.Done : out.Done+n])
+	out.Cursor.End = base + int64(n)
+	out.Cursor.Producer.Sequence = batch.Advance(out.Cursor.Producer.Sequence, n)
+	out.Done += n
+	a.settled = 0
+}
+
+func newest(records []batch.Record) int64 {
+	t := records[0].Timestamp
+	for i := range records {
+		t = max(t, records[i].Timestamp)
+	}
+	return t
+}
+
+// deliver sends the batch until a broker answers it with something that a
+// repetition would not change. sent counts the requests that may have reached
+// a log.
+func (a *appender) deliver(ctx context.Context) (ans answer, sent int, err error) {
+	var last error
+	for wait := newBackoff(); ; {
+		ans, err = a.log.brokers.produce(ctx, a.p, a.buf)
+		switch {
+		case errors.Is(err, errNotSent):
+			last = err
+		case errors.Is(err, ErrRecreated):
+			return answer{}, sent, err
+		case err != nil:
+			sent++
+			last = err
+		case transient(ans.code):
+			sent++
+			last = kerr.ErrorForCode(ans.code)
+		default:
+			return ans, sent + 1, nil
+		}
+		if !wait.next(ctx) {
+			return answer{}, sent, fmt.Errorf("wait for the target: %w (last answer: %w)", context.Cause(ctx), last)
+		}
+	}
+}
+
+// errNotSent marks an attempt of which no byte can have reached a broker.
+var errNotSent = errors.New("not sent")
+
+// refused says that the broker compared the sequence and did not like it.
+func refused(code int16) bool {
+	switch code {
+	case kerr.OutOfOrderSequenceNumber.Code, kerr.DuplicateSequenceNumber.Code, kerr.InvalidProducerEpoch.Code,
+		kerr.UnknownProducerID.Code, kerr.ProducerFenced.Code:
+		return true
+	}
+	return false
+}
+
+// transient says that the same bytes may succeed later. NotEnoughReplicasAfterAppend
+// and RequestTimedOut are among them although the batch may have been appended:
+// the sequence makes the repetition harmless.
+func transient(code int16) bool {
+	switch code {
+	case kerr.CorruptMessage.Code: // retriable in Kafka, but the bytes were right when they were sent
+		return false
+	}
+	return kerr.IsRetriable(kerr.ErrorForCode(code))
+}
+
+// ofRecord says that the answer judges a record and not the partition.
+func ofRecord(code int16) bool {
+	switch code {
+	case kerr.MessageTooLarge.Code, kerr.RecordListTooLarge.Code, kerr.InvalidTimestamp.Code, kerr.InvalidRecord.Code,
+		kerr.CorruptMessage.Code, kerr.UnsupportedForMessageFormat.Code, kerr.UnsupportedCompressionType.Code:
+		return true
+	}
+	return false
+}
+
+// backoff waits between two attempts: 20 ms at first, doubling up to a second,
+// with jitter so that many functions do not come back together.
+type backoff struct{ d time.Duration }
+
+func newBackoff() *backoff { return &backoff{d: 20 * time.Millisecond} }
+
+// next waits and says whether there is time for another attempt.
+func (b *backoff) next(ctx context.Context) bool {
+	d := b.d/2 + rand.N(b.d/2+1)
+	b.d = min(2*b.d, time.Second)
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
+		<-ctx.Done()
+		return false
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

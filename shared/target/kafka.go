@@ -1,0 +1,273 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"mirrorless/shared/batch"
+	"mirrorless/shared/flow"
+)
+
+// kafka sends requests through a franz-go client. It keeps the leaders that
+// metadata named and a sender for each broker.
+type kafka struct {
+	client *kgo.Client
+
+	mu      sync.Mutex
+	leaders map[flow.TopicPartition]int32
+	senders map[int32]*sender
+}
+
+func newKafka(client *kgo.Client) *kafka {
+	return &kafka{client: client, leaders: map[flow.TopicPartition]int32{}, senders: map[int32]*sender{}}
+}
+
+// decompress returns the plain form of a batch's records; the codecs are franz-go's.
+func decompress(codec batch.Codec, src []byte) ([]byte, error) {
+	return kgo.DefaultDecompressor().Decompress(src, kgo.CompressionCodecType(codec))
+}
+
+// leader returns the broker that leads a partition, asking for metadata where
+// it is not known.
+func (k *kafka) leader(ctx context.Context, p Partition) (int32, error) {
+	k.mu.Lock()
+	node, ok := k.leaders[p.TopicPartition]
+	k.mu.Unlock()
+	if ok {
+		return node, nil
+	}
+	topics, err := k.topics(ctx, []string{p.Topic})
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errNotSent, err)
+	}
+	t := topics[p.Topic]
+	if t.Err == nil && p.TopicID != [16]byte{} && t.ID != p.TopicID {
+		return 0, ErrRecreated
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if node, ok = k.leaders[p.TopicPartition]; !ok {
+		if t.Err == nil {
+			t.Err = kerr.LeaderNotAvailable
+		}
+		return 0, fmt.Errorf("%w: find the leader: %w", errNotSent, t.Err)
+	}
+	return node, nil
+}
+
+func (k *kafka) forget(p Partition) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.leaders, p.TopicPartition)
+}
+
+// Topic is what the target's metadata says of a topic.
+type Topic struct {
+	ID [16]byte
+	// Partitions is the number of partitions.
+	Partitions int32
+	// Err is Kafka's error for this topic, such as kerr.UnknownTopicOrPartition.
+	Err error
+}
+
+// Topics asks for the metadata of topics. It never creates one.
+func (l *Log) Topics(ctx context.Context, names []string) (map[string]Topic, error) {
+	k, ok := l.brokers.(*kafka)
+	if !ok {
+		return nil, errors.New("read metadata: not a Kafka cluster")
+	}
+	return k.topics(ctx, names)
+}
+
+func (k *kafka) topics(ctx context.Context, names []string) (map[string]Topic, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	for _, name := range names {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = kmsg.StringPtr(name)
+		req.Topics = append(req.Topics, t)
+	}
+	resp, err := req.RequestWith(ctx, k.client)
+	if err != nil {
+		return nil, fmt.Errorf("read metadata: %w", err)
+	}
+	out := make(map[string]Topic, len(names))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, t := range resp.Topics {
+		if t.Topic == nil {
+			continue
+		}
+		out[*t.Topic] = Topic{ID: t.TopicID, Partitions: int32(len(t.Partitions)), Err: kerr.ErrorForCode(t.ErrorCode)}
+		for _, p := range t.Partitions {
+			tp := flow.TopicPartition{Topic: *t.Topic, Partition: p.Partition}
+			if p.Leader >= 0 {
+				k.leaders[tp] = p.Leader
+			} else {
+				delete(k.leaders, tp)
+			}
+		}
+	}
+	return out, nil
+}
+
+// produce hands the batch to its leader's sender.
+func (k *kafka) produce(ctx context.Context, p Partition, raw []byte) (answer, error) {
+	node, err := k.leader(ctx, p)
+	if err != nil {
+		return answer{}, err
+	}
+	k.mu.Lock()
+	s := k.senders[node]
+	if s == nil {
+		s = &sender{broker: k.client.Broker(int(node))}
+		k.senders[node] = s
+	}
+	k.mu.Unlock()
+	ans, err := s.send(ctx, p, raw)
+	if err != nil || transient(ans.code) {
+		k.forget(p)
+	}
+	return ans, err
+}
+
+// producers asks for the active producers; the client sends the request to the
+// leaders and merges their answers.
+func (k *kafka) producers(ctx context.Context, ps []Partition) (map[Partition][]known, error) {
+	out := make(map[Partition][]known, len(ps))
+	pending := make(map[flow.TopicPartition]Partition, len(ps))
+	for _, p := range ps {
+		pending[p.TopicPartition] = p
+	}
+	var last error
+	for wait := newBackoff(); ; {
+		resp, err := describeProducers(slices.Collect(maps.Keys(pending))).RequestWith(ctx, k.client)
+		if err != nil && k.lacksDescribeProducers(ctx) {
+			for _, p := range pending {
+				out[p] = nil
+			}
+			return out, nil
+		}
+		if err != nil {
+			last = err
+		} else {
+			for _, t := range resp.Topics {
+				for _, rp := range t.Partitions {
+					tp := flow.TopicPartition{Topic: t.Topic, Partition: rp.Partition}
+					p, ok := pending[tp]
+					if err := kerr.ErrorForCode(rp.ErrorCode); err != nil {
+						last = fmt.Errorf("%s: %w", tp, err)
+						if !kerr.IsRetriable(err) {
+							return nil, last
+						}
+						continue
+					}
+					if !ok {
+						continue
+					}
+					ks := make([]known, 0, len(rp.ActiveProducers))
+					for _, a := range rp.ActiveProducers {
+						ks = append(ks, known{id: a.ProducerID, epoch: int16(a.ProducerEpoch), sequence: a.LastSequence})
+					}
+					out[p] = ks
+					delete(pending, tp)
+				}
+			}
+			if len(pending) == 0 {
+				return out, nil
+			}
+		}
+		if !wait.next(ctx) {
+			return nil, fmt.Errorf("%w (last answer: %w)", context.Cause(ctx), last)
+		}
+	}
+}
+
+func describeProducers(tps []flow.TopicPartition) *kmsg.DescribeProducersRequest {
+	req := kmsg.NewPtrDescribeProducersRequest()
+	at := map[string]int{}
+	for _, tp := range tps {
+		i, ok := at[tp.Topic]
+		if !ok {
+			i = len(req.Topics)
+			at[tp.Topic] = i
+			t := kmsg.NewDescribeProducersRequestTopic()
+			t.Topic = tp.Topic
+			req.Topics = append(req.Topics, t)
+		}
+		req.Topics[i].Partitions = append(req.Topics[i].Partitions, tp.Partition)
+	}
+	return req
+}
+
+// lacksDescribeProducers asks a broker whether it has the request at all: the
+// client's own error for that has no name.
+func (k *kafka) lacksDescribeProducers(ctx context.Context) bool {
+	resp, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, k.client)
+	return err == nil && !slices.ContainsFunc(resp.ApiKeys, func(key kmsg.ApiVersionsResponseApiKey) bool {
+		return key.ApiKey == kmsg.DescribeProducers.Int16()
+	})
+}
+
+// fetchBytes bounds one read back.
+const fetchBytes = 4 << 20
+
+func (k *kafka) fetch(ctx context.Context, p Partition, offset int64) (fetched, error) {
+	var last error
+	for wait := newBackoff(); ; {
+		got, err := k.fetchOnce(ctx, p, offset)
+		if err == nil || errors.Is(err, ErrRecreated) || errors.Is(err, kerr.OffsetOutOfRange) {
+			return got, err
+		}
+		var ke *kerr.Error
+		if errors.As(err, &ke) && !ke.Retriable {
+			return got, err
+		}
+		last = err
+		k.forget(p)
+		if !wait.next(ctx) {
+			return fetched{}, fmt.Errorf("%w (last answer: %w)", context.Cause(ctx), last)
+		}
+	}
+}
+
+func (k *kafka) fetchOnce(ctx context.Context, p Partition, offset int64) (fetched, error) {
+	node, err := k.leader(ctx, p)
+	if err != nil {
+		return fetched{}, err
+	}
+	req := kmsg.NewPtrFetchRequest()
+	req.MaxWaitMillis = 100
+	req.MinBytes = 1
+	req.MaxBytes = fetchBytes
+	req.SessionEpoch = -1 // outside any session
+	t := kmsg.NewFetchRequestTopic()
+	t.Topic, t.TopicID = p.Topic, p.TopicID
+	fp := kmsg.NewFetchRequestTopicPartition()
+	fp.Partition, fp.FetchOffset, fp.PartitionMaxBytes = p.Partition, offset, fetchBytes
+	t.Partitions = append(t.Partitions, fp)
+	req.Topics = append(req.Topics, t)
+	resp, err := k.client.Broker(int(node)).RetriableRequest(ctx, req)
+	if err != nil {
+		return fetched{}, err
+	}
+	r := resp.(*kmsg.FetchResponse)
+	if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
+		return fetched{}, err
+	}
+	if len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1 {
+		return fetched{}, kerr.UnknownServerError
+	}
+	rp := r.Topics[0].Partitions[0]
+	if err := kerr.ErrorForCode(rp.ErrorCode); err != nil {
+		return fetched{}, err
+	}
+	return fetched{raw: rp.RecordBatches, start: rp.LogStartOffset, end: rp.HighWatermark}, nil
+}

@@ -1,0 +1,269 @@
+package target
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"mirrorless/shared/batch"
+	"mirrorless/shared/flow"
+)
+
+// Verdict says how a cursor stands to what the target's leader knows.
+type Verdict string
+
+// The verdicts. The names of the errors say what follows from the last three.
+const (
+	// Agrees: the next append will be taken.
+	Agrees Verdict = "agrees"
+	// Ahead: an earlier attempt has appended records that the cursor does not know.
+	Ahead Verdict = "ahead"
+	// Forgotten, see [ErrForgotten]. What the epoch has appended may still be
+	// there, also under sequence 0: claim it first. If records remain to append
+	// after that, and the cursor's sequence is not 0, they need a new epoch. If
+	// none remain there may be more of the old epoch on the target than the call
+	// had records for, so the epoch must stay.
+	Forgotten Verdict = "forgotten"
+	// Fenced, see [ErrFenced].
+	Fenced Verdict = "fenced"
+	// Behind, see [LostError].
+	Behind Verdict = "behind"
+)
+
+// Standing is a verdict with the number of records it is about.
+type Standing struct {
+	Verdict Verdict
+	Records int32
+}
+
+// Probe is a question about one partition.
+type Probe struct {
+	Partition Partition
+	Cursor    Cursor
+}
+
+// Standing asks the leaders, one DescribeProducers request per broker, how the
+// cursors stand (KIP-664). A caller that does not know for certain that it was
+// the last to append must ask: a broker that has forgotten the producer takes
+// any sequence. Brokers before 2.8 have no such request; there every producer
+// counts as forgotten.
+func (l *Log) Standing(ctx context.Context, probes []Probe) (map[flow.TopicPartition]Standing, error) {
+	ps := make([]Partition, len(probes))
+	for i, q := range probes {
+		ps[i] = q.Partition
+	}
+	all, err := l.brokers.producers(ctx, ps)
+	if err != nil {
+		return nil, fmt.Errorf("describe producers: %w", err)
+	}
+	out := make(map[flow.TopicPartition]Standing, len(probes))
+	for _, q := range probes {
+		ks, ok := all[q.Partition]
+		if !ok {
+			return nil, fmt.Errorf("describe producers of %s: no leader answered", q.Partition.TopicPartition)
+		}
+		out[q.Partition.TopicPartition] = standing(ks, q.Cursor.Producer)
+	}
+	return out, nil
+}
+
+func standing(ks []known, p batch.Producer) Standing {
+	i := slices.IndexFunc(ks, func(k known) bool { return k.id == p.ID })
+	switch {
+	case i < 0 || ks[i].sequence < 0:
+		return Standing{Verdict: Forgotten}
+	case ks[i].epoch > p.Epoch:
+		return Standing{Verdict: Fenced}
+	case ks[i].epoch < p.Epoch && p.Sequence == 0:
+		return Standing{Verdict: Agrees}
+	case ks[i].epoch < p.Epoch:
+		return Standing{Verdict: Behind, Records: p.Sequence}
+	}
+	switch k := batch.Distance(p.Sequence, batch.Advance(ks[i].sequence, 1)); {
+	case k > 0:
+		return Standing{Verdict: Ahead, Records: k}
+	case k < 0:
+		return Standing{Verdict: Behind, Records: -k}
+	}
+	return Standing{Verdict: Agrees}
+}
+
+// Claim finds out which of the records are on the target already, from the
+// cursor's end on, without appending any. want is the number of records of ours
+// that lie there, as [Standing] gave it; below zero it means all up to the end
+// of the log.
+func (l *Log) Claim(ctx context.Context, p Partition, c Cursor, records []batch.Record, want int) (Appended, error) {
+	a := appender{log: l, p: p, records: records, original: records, out: Appended{Cursor: c}}
+	err := a.claim(ctx, c.End, want)
+	return a.out, err
+}
+
+// settle answers a refusal: it asks the leader what is there, and claims it.
+func (a *appender) settle(ctx context.Context, ans answer) error {
+	const patience = 4
+	if a.settled++; a.settled > patience {
+		return fmt.Errorf("settle the sequence: broker answered %s %d times although it agrees on the sequence", kerrName(ans.code), patience)
+	}
+	all, err := a.log.brokers.producers(ctx, []Partition{a.p})
+	if err != nil {
+		return fmt.Errorf("describe producers: %w", err)
+	}
+	ks, ok := all[a.p]
+	if !ok { // between two leaders: ask again
+		if !newBackoff().next(ctx) {
+			return fmt.Errorf("describe producers: %w", context.Cause(ctx))
+		}
+		a.settled--
+		return nil
+	}
+	switch s := standing(ks, a.out.Cursor.Producer); s.Verdict {
+	case Forgotten:
+		return ErrForgotten
+	case Fenced:
+		return ErrFenced
+	case Behind:
+		return &LostError{Records: int64(s.Records), End: a.out.Cursor.End - int64(s.Records)}
+	case Ahead:
+		return a.claim(ctx, a.out.Cursor.End, int(s.Records))
+	}
+	if !newBackoff().next(ctx) {
+		return fmt.Errorf("settle the sequence: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// verify reads back n records that the broker says are at base, of which the
+// call cannot know that it wrote them.
+func (a *appender) verify(ctx context.Context, base int64, n int) error {
+	if base < a.out.Cursor.End {
+		return &LostError{Records: a.out.Cursor.End - base, End: base}
+	}
+	return a.claim(ctx, base, n)
+}
+
+// claim reads want records of ours from an offset on and books them against the
+// next records of the call.
+func (a *appender) claim(ctx context.Context, from int64, want int) error {
+	found, err := a.log.ours(ctx, a.p, a.out.Cursor.Producer, from, want)
+	if err != nil {
+		return fmt.Errorf("read back from offset %d: %w", from, err)
+	}
+	return a.match(found)
+}
+
+// mine is a record of ours as the target holds it.
+type mine struct {
+	batch.Placed
+	stamped bool // by the target, so that its timestamp says nothing
+}
+
+// ours reads the records that the producer wrote from an offset on, in the
+// order of their sequence, until it has as many as wanted. It waits for records
+// that are appended but not replicated yet.
+func (l *Log) ours(ctx context.Context, p Partition, producer batch.Producer, from int64, want int) ([]mine, error) {
+	var found []mine
+	next := producer.Sequence
+	for wait := newBackoff(); want < 0 || len(found) < want; {
+		got, err := l.brokers.fetch(ctx, p, from)
+		if err != nil {
+			return nil, err
+		}
+		from = max(from, got.start)
+		progress := false
+		for b, err := range batch.All(got.raw) {
+			if err != nil {
+				return nil, err
+			}
+			if b.NextOffset() <= from {
+				continue
+			}
+			progress, from = true, b.NextOffset()
+			id := b.Producer()
+			if id.ID != producer.ID || id.Epoch != producer.Epoch || b.Control() {
+				continue
+			}
+			// A batch below the cursor's sequence is a second copy that arrived
+			// after the broker had forgotten the first; one above it is not ours
+			// to explain.
+			skip := batch.Distance(id.Sequence, next)
+			if skip < 0 || int(skip) >= b.Count() {
+				continue
+			}
+			records, err := b.Records(decompress)
+			if err != nil {
+				return nil, err
+			}
+			for _, r := range records[skip:] {
+				found = append(found, mine{Placed: r, stamped: b.LogAppendTime()})
+			}
+			next = batch.Advance(id.Sequence, b.Count())
+		}
+		if progress {
+			continue
+		}
+		if want < 0 && from >= got.end {
+			return found, nil
+		}
+		if !wait.next(ctx) {
+			return nil, fmt.Errorf("wait for %d records of ours after offset %d: %w", max(want, 0)-len(found), from, context.Cause(ctx))
+		}
+	}
+	return found, nil
+}
+
+// match books what is on the target against the next records of the call. Both
+// are in order. A record on the target that the call lacks was compacted away
+// on the source since. A record of the call that the target lacks, before one
+// that it has, cannot be put in order any more.
+func (a *appender) match(found []mine) error {
+	i := 0
+	for i < len(found) && a.out.Done < len(a.original) {
+		want := &a.original[a.out.Done]
+		at := slices.IndexFunc(found[i:], func(m mine) bool { return same(m, want) })
+		if at < 0 {
+			for later := a.out.Done + 1; later < len(a.original); later++ {
+				if same(found[i], &a.original[later]) {
+					return &AlteredError{Record: a.out.Done, Offset: found[i].Offset}
+				}
+			}
+			break
+		}
+		a.skip(found[i : i+at])
+		i += at
+		a.book(found[i].Offset, 1)
+		if !found[i].stamped {
+			a.out.Found++
+		}
+		i++
+	}
+	if a.out.Done < len(a.original) {
+		// The source still has records to copy and none of them is among these.
+		a.skip(found[i:])
+	}
+	return nil
+}
+
+// skip moves the cursor past records that the target has and the source lacks.
+func (a *appender) skip(found []mine) {
+	if len(found) == 0 {
+		return
+	}
+	a.out.Extra += len(found)
+	a.out.Cursor.Producer.Sequence = batch.Advance(a.out.Cursor.Producer.Sequence, len(found))
+	a.out.Cursor.End = found[len(found)-1].Offset + 1
+	a.settled = 0
+}
+
+// same compares everything that a mirror must keep.
+func same(m mine, r *batch.Record) bool {
+	if !m.stamped && r.Timestamp != NoTimestamp && m.Timestamp != r.Timestamp {
+		return false
+	}
+	return sameBytes(m.Key, r.Key) && sameBytes(m.Value, r.Value) &&
+		slices.EqualFunc(m.Headers, r.Headers, func(x, y batch.Header) bool {
+			return x.Name == y.Name && sameBytes(x.Value, y.Value)
+		})
+}
+
+func sameBytes(x, y []byte) bool { return (x == nil) == (y == nil) && bytes.Equal(x, y) }
