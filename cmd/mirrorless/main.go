@@ -22,6 +22,7 @@ import (
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		configCommand(),
+		decodeCommand(),
 		versionCommand(),
 	}
 }

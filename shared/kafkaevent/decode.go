@@ -74,12 +74,12 @@ func (d *decoder) event() (Event, error) {
 	}
 	bad := d.object(d.topLevel)
 	switch {
+	case bad != "" && bad != stop:
+		return Event{}, d.syntax(bad)
 	case d.noted != nil:
 		return Event{}, d.noted
 	case bad == stop:
 		return Event{}, d.refuse()
-	case bad != "":
-		return Event{}, d.syntax(bad)
 	case d.space() != 0 || d.pos < len(d.buf):
 		return Event{}, d.syntax("more text after the event")
 	case d.seen&fieldRecords == 0 || d.seen&fieldSource == 0:
