@@ -1,7 +1,5 @@
 package config
 
-import "maps"
-
 // Role names the kind of client that a set of client properties is for.
 type Role string
 
@@ -19,8 +17,16 @@ type Cluster struct {
 	BootstrapServers []string
 	// SecurityProtocol is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
 	SecurityProtocol string
-	// SASLMechanism is as written; "" where the protocol has no SASL.
+	// SASLMechanism is as written; "" where nobody wrote it.
 	SASLMechanism string
+	// SASLUsername is the user name of sasl.jaas.config, "" without one.
+	SASLUsername string
+	// TruststoreLocation is ssl.truststore.location.
+	TruststoreLocation string
+	// EndpointIdentification is ssl.endpoint.identification.algorithm: nil where
+	// nobody wrote it, which checks host names, "" where somebody switched that
+	// check off.
+	EndpointIdentification *string
 	// MSK holds what AWS knows the cluster by; see the <alias>.mirrorless. keys.
 	MSK MSK
 
@@ -33,11 +39,4 @@ type MSK struct {
 	SecretARN      string   // of the Secrets Manager secret with its credentials
 	Subnets        []string // subnet ids in which the cluster is reached
 	SecurityGroups []string // security group ids to reach it with
-}
-
-// Client returns the Java client properties of a client of this cluster that
-// belongs to no flow: top level, then the cluster's own, then role's. The map
-// belongs to the caller. It holds secrets.
-func (c Cluster) Client(role Role) map[string]string {
-	return maps.Clone(c.clients[role])
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"maps"
 	"time"
 
 	"mirrorless/shared/flow"
@@ -31,8 +30,7 @@ type Flow struct {
 	UseDefaultsFromSource   bool // use.defaults.from = source
 	TopicFilter             flow.Filter
 	GroupFilter             flow.Filter
-	// ConfigFilter excludes topic configs by name; it includes all others.
-	ConfigFilter flow.Filter
+	ConfigFilter            flow.ConfigFilter
 
 	PolicyClass string // replication.policy.class, fully qualified
 	Separator   string // replication.policy.separator
@@ -60,6 +58,10 @@ type Flow struct {
 	OffsetSyncsReplicas ReplicationFactor // offset-syncs.topic.replication.factor
 	OffsetLagMax        int64             // offset.lag.max, in records
 
+	// PositionsTopic is offset.storage.topic, mm2-offsets.A.internal unless the
+	// file says otherwise; it has dots whatever the separator.
+	PositionsTopic      string
+	PositionsPartitions int32 // where it has to be created
 	// The factors of mm2-configs, mm2-offsets and mm2-status, which Connect's
 	// worker makes; of the three only mm2-offsets is ours.
 	ConfigStorageReplicas ReplicationFactor
@@ -68,11 +70,13 @@ type Flow struct {
 	// OffsetFlushInterval is `<target>.offset.flush.interval.ms`.
 	OffsetFlushInterval time.Duration
 
-	AdminTimeout        time.Duration
-	ConsumerPollTimeout time.Duration
+	AdminTimeout time.Duration
 	// AutoOffsetReset is "earliest", "latest" or "none": where a partition
 	// starts that has no position yet.
 	AutoOffsetReset string
+	// IsolationLevel is "read_committed", "read_uncommitted", or "" where nobody
+	// wrote it.
+	IsolationLevel string
 	// ExactlyOnce is `<target>.exactly.once.source.support` = enabled.
 	ExactlyOnce bool
 
@@ -85,6 +89,7 @@ type Flow struct {
 
 	aliases        []string
 	source, target map[Role]map[string]string
+	offsetSyncs    map[string]string
 }
 
 // Periodic is work that can be switched off and has an interval.
@@ -131,27 +136,4 @@ type ReplicationFactor struct {
 	Key     string // the key it comes from
 	Value   int16  // -1 leaves the number to the broker
 	Written bool
-}
-
-// SourceClient returns the Java client properties of the flow's client of the
-// source cluster: the Consumer is the one that reads the records to be copied.
-// The map belongs to the caller. It holds secrets.
-func (f Flow) SourceClient(role Role) map[string]string { return maps.Clone(f.source[role]) }
-
-// TargetClient returns the Java client properties of the flow's client of the
-// target cluster: the Producer is the one that writes the copied records
-// (`B.producer.` and `A->B.producer.override.`). The map belongs to the caller.
-// It holds secrets.
-func (f Flow) TargetClient(role Role) map[string]string { return maps.Clone(f.target[role]) }
-
-// Selector returns the rule that says which topics of the source are copied.
-func (f Flow) Selector() flow.Selector {
-	return flow.Selector{
-		Flow:                f.Flow,
-		Policy:              f.Policy,
-		Topics:              f.TopicFilter,
-		ReplicateHeartbeats: f.ReplicateHeartbeats,
-		Aliases:             f.aliases,
-		Compat:              f.Compat,
-	}
 }
