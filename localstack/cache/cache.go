@@ -3,7 +3,7 @@
 //
 //	dir, err := cache.Fill(ctx, "", "kafka-4.3.1", func(dir string) error { … })
 //
-// It never deletes a finished folder; "make clean-cache" or rm does.
+// It never deletes a finished folder; "make clean-cache" does.
 package cache
 
 import (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os/exec"
@@ -120,9 +121,7 @@ func (f *Function) environ(number int, api string) []string {
 		"PATH":                            "/usr/local/bin:/usr/bin:/bin",
 		"TZ":                              ":UTC",
 	}
-	for name, value := range f.options.Env {
-		variables[name] = value
-	}
+	maps.Copy(variables, f.options.Env)
 	environ := make([]string, 0, len(variables))
 	for name, value := range variables {
 		environ = append(environ, name+"="+value)

@@ -1,0 +1,114 @@
+# mirrorless: "make" lists the targets.
+#
+# "go test ./..." needs only Go. The tests that need real Kafka (Java 17 and
+# Maven) or a DynamoDB emulator (Python 3) are those that import kafkatest or
+# ministacktest; they run only where MIRRORLESS_REAL is set, which "make test"
+# does when it finds the tools. Their downloads are kept in .cache/.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO ?= go
+# The architecture of the functions; "GOARCH=arm64 sam build" for Graviton.
+GOARCH ?= $(shell $(GO) env GOARCH)
+FUNCTIONS := topics mirror heartbeat checkpoint
+LAMBDA_BUILD = CGO_ENABLED=0 GOOS=linux GOARCH=$(GOARCH) $(GO) build -tags lambda.norpc -trimpath -ldflags "-s -w"
+LINTER := $(GO) tool -modfile=.ci/tools.mod
+# RACE=-race runs the unit tests with the race detector, which needs a C compiler.
+RACE ?=
+# FULL=1 runs the stories on real Kafka in full length.
+FULL ?=
+FUZZTIME ?= 20s
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: bin/mirrorless $(FUNCTIONS:%=bin/%/bootstrap) ## Build bin/mirrorless and the functions, bin/*/bootstrap
+
+# Go knows better than make what is up to date.
+.PHONY: FORCE
+FORCE:
+
+bin/mirrorless: FORCE
+	$(GO) build -trimpath -o $@ ./cmd/mirrorless
+
+bin/%/bootstrap: FORCE
+	$(LAMBDA_BUILD) -o $@ ./functions/$*
+
+.PHONY: demo
+demo: bin/mirrorless ## Replicate between two embedded clusters, with Go alone (ARGS=--keep leaves it running)
+	bin/mirrorless demo $(ARGS)
+
+.PHONY: test
+test: test-unit test-real ## Run all tests, those on real Kafka and DynamoDB where Java, Maven and Python are found
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need only Go (RACE=-race for the race detector)
+	MIRRORLESS_REAL= $(GO) test $(RACE) -shuffle=on ./...
+
+# One package at a time: the brokers of one take both cores of a small machine.
+.PHONY: test-real
+test-real: ## Run the tests on real Kafka 4.3.1 and DynamoDB (FULL=1 in full length)
+	@missing=; for tool in java mvn python3; do command -v $$tool >/dev/null || missing+=" $$tool"; done; \
+	if [[ -n "$$missing" && "$${CI:-}" != true ]]; then \
+		echo "Skipped the tests on real Kafka and DynamoDB, for want of$$missing (Debian: apt-get install openjdk-17-jre-headless maven python3-venv)."; \
+		exit; \
+	fi; \
+	packages=$$($(GO) list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '{path = $$1; $$1 = ""} /(kafka|ministack)test( |$$)/ {print path}'); \
+	set -x; MIRRORLESS_REAL=$(if $(FULL),full,1) $(GO) test -count=1 -p 1 -timeout 30m $$packages
+
+.PHONY: bench
+bench: build ## Measure against MirrorMaker 2 on real Kafka (needs Java 17 and Maven)
+	MIRRORLESS_REAL=full $(GO) test -count=1 -timeout 60m -run '^$$' -bench . -benchtime 1x $(ARGS) ./stories
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz test for a short time (FUZZTIME=20s)
+	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's|/[^/]*:func | |' | sort -u | while read -r package name; do \
+		echo "$$package $$name"; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package"; \
+	done
+
+.PHONY: lint
+lint: ## Check format, vet, staticcheck, go fix and go.mod
+	@unformatted=$$($(LINTER) gofumpt -l .); if [[ -n "$$unformatted" ]]; then echo "make fmt changes:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(LINTER) staticcheck ./...
+	$(GO) fix -diff ./...
+	$(GO) mod tidy -diff
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(LINTER) gofumpt -w .
+
+.PHONY: docs
+docs: ## Write the generated pages of docs/ again
+	$(GO) generate ./...
+
+# An example: make invoke FUNCTION=mirror EVENT=events/msk.json
+FUNCTION ?= mirror
+.PHONY: invoke
+invoke: ## Run one function's bootstrap once with EVENT=file (FUNCTION=mirror)
+	@$(if $(EVENT),,echo "make invoke EVENT=file [FUNCTION=mirror]" >&2; exit 2)
+	@$(MAKE) --no-print-directory bin/$(FUNCTION)/bootstrap >&2
+	@$(GO) run ./localstack/invoke bin/$(FUNCTION)/bootstrap $(EVENT)
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin .aws-sam
+
+.PHONY: clean-cache
+clean-cache: ## Remove what the tests have downloaded
+	rm -rf .cache
+
+# "sam build" calls these, one for each function of template.yaml, from a copy
+# of the repository. GOARCH has to be what the template's Architectures say.
+build-TopicsFunction: FUNCTION := topics
+build-MirrorFunction: FUNCTION := mirror
+build-HeartbeatFunction: FUNCTION := heartbeat
+build-CheckpointFunction: FUNCTION := checkpoint
+.PHONY: build-TopicsFunction build-MirrorFunction build-HeartbeatFunction build-CheckpointFunction
+build-TopicsFunction build-MirrorFunction build-HeartbeatFunction build-CheckpointFunction:
+	$(LAMBDA_BUILD) -o "$(ARTIFACTS_DIR)/bootstrap" ./functions/$(FUNCTION)
