@@ -40,10 +40,12 @@ type TopicID = [16]byte
 
 const (
 	// MaxRuns is the most bytes of Position.Runs. Sixteen positions of this size
-	// fit one DynamoDB item (400 KB). A write costs by the size of the whole
-	// item, so spill the open chunk with PutRuns long before: at some hundred
-	// bytes.
+	// fit one DynamoDB item (400 KB).
 	MaxRuns = 16 << 10
+	// SpillRuns is about where it is cheapest to close the open chunk with
+	// PutRuns: every Advance pays for the open chunks of sixteen partitions, a
+	// put only for its own.
+	SpillRuns = 200
 	// MaxChunk is the most bytes of RunChunk.Data.
 	MaxChunk = 256 << 10
 	// MaxGroup is the most bytes of Checkpoint.Group: it is part of a DynamoDB key.

@@ -34,10 +34,11 @@ const (
 )
 
 var (
-	errShort   = errors.New("row ends early")
-	errTrailed = errors.New("row has bytes after its end")
-	errNumber  = errors.New("row has a number out of range")
-	errSchema  = errors.New("row has no schema version")
+	errShort    = errors.New("row ends early")
+	errTrailed  = errors.New("row has bytes after its end")
+	errNumber   = errors.New("row has a number out of range")
+	errTopicIDs = errors.New("row lacks its topic ids")
+	errSchema   = errors.New("row has no schema version")
 )
 
 // CheckSchema refuses a schema that this program does not know.
@@ -128,17 +129,25 @@ func (r *reader) within(low, high int64) int64 {
 	return v
 }
 
-func (r *reader) topicID() (id state.TopicID) {
-	if r.err != nil {
-		return id
-	}
-	if len(r.rest) < len(id) {
+// bytes fills dst.
+func (r *reader) bytes(dst []byte) {
+	switch {
+	case r.err != nil:
+	case len(r.rest) < len(dst):
 		r.err = errShort
-		return id
+	default:
+		r.rest = r.rest[copy(dst, r.rest):]
 	}
-	copy(id[:], r.rest)
-	r.rest = r.rest[len(id):]
+}
+
+func (r *reader) topicID() (id state.TopicID) {
+	r.bytes(id[:])
 	return id
+}
+
+func (r *reader) ref() (ref TopicRef) {
+	r.bytes(ref[:])
+	return ref
 }
 
 // tail takes the rest, a copy: the caller keeps it longer than its buffer.
