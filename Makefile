@@ -54,7 +54,7 @@ test-unit: ## Run the tests that need only Go (RACE=-race for the race detector)
 test-real: ## Run the tests on real Kafka 4.3.1 and DynamoDB (FULL=1 in full length)
 	@missing=; for tool in java mvn python3; do command -v $$tool >/dev/null || missing+=" $$tool"; done; \
 	if [[ -n "$$missing" && "$${CI:-}" != true ]]; then \
-		echo "Skipped the tests on real Kafka and DynamoDB, for want of$$missing (Debian: apt-get install openjdk-17-jre-headless maven python3-venv)."; \
+		echo "Skipped the tests on real Kafka and DynamoDB, for want of$$missing (Debian: apt-get install default-jre-headless maven python3-venv)."; \
 		exit; \
 	fi; \
 	packages=$$($(GO) list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '{path = $$1; $$1 = ""} /(kafka|ministack)test( |$$)/ {print path}'); \

@@ -32,7 +32,7 @@ import (
 const Version = "4.3.1"
 
 // missing is what a person without a usable Java or Maven has to know.
-const missing = "real Kafka needs Java 17 or newer and Maven (Debian: apt-get install openjdk-17-jre-headless maven)"
+const missing = "real Kafka needs Java 17 or newer and Maven (Debian: apt-get install default-jre-headless maven)"
 
 const (
 	oldestJava       = 17

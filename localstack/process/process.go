@@ -115,7 +115,8 @@ func (p *Process) State() *os.ProcessState {
 	}
 }
 
-// Signal sends s to the whole group. It returns [ErrEnded] where nobody is left.
+// Signal sends s to the whole group. It returns [ErrEnded] where nobody is
+// left, and [errors.ErrUnsupported] where the system has no such signal.
 func (p *Process) Signal(s os.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,6 +125,15 @@ func (p *Process) Signal(s os.Signal) error {
 	}
 	return signalGroup(p.cmd.Process.Pid, s)
 }
+
+// Freeze sends SIGSTOP to the group, which then does nothing until Thaw.
+func (p *Process) Freeze() error { return p.Signal(freeze) }
+
+// Thaw sends SIGCONT to the group.
+func (p *Process) Thaw() error { return p.Signal(thaw) }
+
+// Terminate sends SIGTERM to the group and does not wait.
+func (p *Process) Terminate() error { return p.Signal(terminate) }
 
 // Kill sends SIGKILL to the group and waits until the process has ended. It
 // may be called again.
@@ -135,7 +145,7 @@ func (p *Process) Kill() {
 // Stop asks the process to end with SIGTERM and waits for it; when ctx ends
 // first, it kills the group and returns an error that says so.
 func (p *Process) Stop(ctx context.Context) error {
-	if err := p.Signal(terminate); err != nil && !errors.Is(err, ErrEnded) {
+	if err := p.Terminate(); err != nil && !errors.Is(err, ErrEnded) {
 		return fmt.Errorf("stop process %d: %w", p.PID(), err)
 	}
 	select {

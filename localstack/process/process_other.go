@@ -8,7 +8,16 @@ import (
 	"syscall"
 )
 
-var terminate = os.Kill
+// unsupported is a signal that signalGroup refuses.
+type unsupported struct{}
+
+func (unsupported) String() string { return "unsupported" }
+func (unsupported) Signal()        {}
+
+var (
+	terminate    = os.Kill
+	freeze, thaw unsupported
+)
 
 func attributes() *syscall.SysProcAttr { return nil }
 

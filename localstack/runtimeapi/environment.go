@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"mirrorless/localstack/process"
@@ -63,14 +62,14 @@ func (e *Environment) Kill() {
 
 // Freeze sends SIGSTOP, as Lambda freezes an environment, here also in the
 // middle of an invocation, whose time runs on.
-func (e *Environment) Freeze() error { return e.process.Signal(syscall.SIGSTOP) }
+func (e *Environment) Freeze() error { return e.process.Freeze() }
 
 // Thaw sends SIGCONT.
-func (e *Environment) Thaw() error { return e.process.Signal(syscall.SIGCONT) }
+func (e *Environment) Thaw() error { return e.process.Thaw() }
 
 // Terminate sends SIGTERM, which Lambda sends only before it ends an
 // environment.
-func (e *Environment) Terminate() error { return e.process.Signal(syscall.SIGTERM) }
+func (e *Environment) Terminate() error { return e.process.Terminate() }
 
 // launch starts a process with a server of its own. The caller holds f.mu.
 func (f *Function) launch(number int) (*Environment, error) {
