@@ -79,6 +79,15 @@ lint: ## Check format, vet, staticcheck, go fix and go.mod
 	$(GO) fix -diff ./...
 	$(GO) mod tidy -diff
 
+.PHONY: template
+template: .cache/template/.complete ## Check template.yaml as CloudFormation sees it (needs Python 3)
+	.cache/template/bin/python .ci/template.py template.yaml
+
+.cache/template/.complete: .ci/requirements.txt
+	python3 -m venv .cache/template
+	.cache/template/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
 .PHONY: fmt
 fmt: ## Format the code
 	$(LINTER) gofumpt -w .
