@@ -271,3 +271,22 @@ func (k *kafka) fetchOnce(ctx context.Context, p Partition, offset int64) (fetch
 	}
 	return fetched{raw: rp.RecordBatches, start: rp.LogStartOffset, end: rp.HighWatermark}, nil
 }
+
+// NewProducer allocates a producer id that no one else has (InitProducerId
+// without a transactional id). Its first epoch is 0.
+func (l *Log) NewProducer(ctx context.Context) (int64, error) {
+	k, ok := l.brokers.(*kafka)
+	if !ok {
+		return 0, errors.New("allocate a producer id: not a Kafka cluster")
+	}
+	req := kmsg.NewPtrInitProducerIDRequest()
+	req.TransactionTimeoutMillis = -1
+	resp, err := req.RequestWith(ctx, k.client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("allocate a producer id: %w", err)
+	}
+	return resp.ProducerID, nil
+}

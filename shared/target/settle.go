@@ -267,3 +267,37 @@ func same(m mine, r *batch.Record) bool {
 }
 
 func sameBytes(x, y []byte) bool { return (x == nil) == (y == nil) && bytes.Equal(x, y) }
+
+// Holds says whether the record at an offset of the target is this one. It
+// returns kerr.OffsetOutOfRange where the target holds nothing there any more.
+func (l *Log) Holds(ctx context.Context, p Partition, offset int64, r batch.Record) (bool, error) {
+	for from := offset; ; {
+		got, err := l.brokers.fetch(ctx, p, from)
+		if err != nil {
+			return false, fmt.Errorf("read offset %d: %w", offset, err)
+		}
+		last := from
+		for b, err := range batch.All(got.raw) {
+			if err != nil {
+				return false, err
+			}
+			if b.NextOffset() <= offset {
+				from = b.NextOffset()
+				continue
+			}
+			records, err := b.Records(decompress)
+			if err != nil {
+				return false, err
+			}
+			for _, placed := range records {
+				if placed.Offset == offset {
+					return same(mine{placed, b.LogAppendTime()}, &r), nil
+				}
+			}
+			return false, nil // compacted away
+		}
+		if from == last {
+			return false, nil
+		}
+	}
+}

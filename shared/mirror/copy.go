@@ -1,0 +1,122 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"mirrorless/shared/offsets"
+	"mirrorless/shared/state"
+	"mirrorless/shared/target"
+)
+
+// claim finds what an earlier attempt has left on the target that the position
+// does not know.
+func (m *Mirror) claim(ctx context.Context, l *lot) {
+	var want int
+	switch l.standing.Verdict {
+	case target.Agrees:
+		return
+	case target.Ahead:
+		want = int(l.standing.Records)
+	case target.Forgotten:
+		want = -1
+	case target.Fenced:
+		l.retry(target.ErrFenced)
+		return
+	case target.Behind:
+		l.fail(&target.LostError{Records: int64(l.standing.Records), End: l.pos.Downstream - int64(l.standing.Records)})
+		return
+	}
+	got, err := m.Target.Claim(ctx, l.remote, l.cursor(), l.plain, want)
+	m.book(ctx, l, got)
+	if err != nil {
+		l.fail(fmt.Errorf("claim what is on %s: %w", m.Settings.Target, err))
+	}
+}
+
+// renew stores a new epoch for the partitions whose producer the target has
+// forgotten and that have more to append: a late request of the old epoch can
+// then do no harm once the first batch of the new one is there.
+func (m *Mirror) renew(ctx context.Context, lots []*lot) {
+	var due []*lot
+	for _, l := range lots {
+		if l.err != nil || l.again != nil || l.standing.Verdict != target.Forgotten || l.pos.Sequence == 0 || len(l.plain) == 0 {
+			continue
+		}
+		l.changed = true
+		if l.pos.Epoch == math.MaxInt16 {
+			id, err := m.Target.NewProducer(ctx)
+			if err != nil {
+				l.fail(err)
+				continue
+			}
+			l.pos.ProducerID, l.pos.Epoch = id, -1
+		}
+		l.pos.Epoch++
+		l.pos.Sequence = 0
+		l.pos.Runs = l.open.pack()
+		due = append(due, l)
+	}
+	if len(due) == 0 {
+		return
+	}
+	err := m.store(ctx, due)
+	for _, l := range due {
+		if !l.changed {
+			continue
+		}
+		l.changed = false
+		if errors.Is(err, state.ErrConflict) {
+			l.retry(err)
+			continue
+		}
+		l.fail(fmt.Errorf("store a new epoch: %w", err))
+	}
+}
+
+// append copies the lot's records.
+func (m *Mirror) append(ctx context.Context, l *lot) {
+	if len(l.plain) == 0 {
+		return
+	}
+	got, err := m.Target.Append(ctx, l.remote, l.cursor(), l.plain)
+	m.book(ctx, l, got)
+	switch {
+	case err == nil:
+	case errors.Is(err, target.ErrForgotten), errors.Is(err, target.ErrFenced):
+		l.retry(err)
+	default:
+		l.fail(err)
+	}
+}
+
+// book moves the lot's position past what is on the target.
+func (m *Mirror) book(ctx context.Context, l *lot, got target.Appended) {
+	c := got.Cursor
+	if c == l.cursor() {
+		return
+	}
+	l.changed = true
+	for _, p := range got.Placed {
+		for i := range p.Count {
+			l.open.add(offsets.Run{Upstream: l.records[p.First+i].Offset, Downstream: p.Base + int64(i), Length: 1})
+		}
+	}
+	l.pos.Downstream, l.pos.Sequence, l.pos.Newest = c.End, c.Producer.Sequence, c.Newest
+	if got.Done > 0 {
+		l.pos.Upstream = l.records[got.Done-1].Offset + 1
+		l.pos.Copied += int64(got.Done)
+	}
+	l.done += got.Done
+	l.records, l.plain = l.records[got.Done:], l.plain[got.Done:]
+	if got.Foreign > 0 {
+		m.Logger.WarnContext(ctx, "another writer appends to the target partition",
+			"topic", l.remote.Topic, "partition", l.Partition, "offset", l.pos.Downstream, "records", got.Foreign)
+	}
+	if got.Extra > 0 {
+		m.Logger.WarnContext(ctx, "target holds copies of records that the source does not show any more",
+			"topic", l.remote.Topic, "partition", l.Partition, "offset", l.pos.Downstream, "records", got.Extra)
+	}
+}
