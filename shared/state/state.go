@@ -239,8 +239,8 @@ type Store interface {
 	PutRuns(ctx context.Context, partition flow.TopicPartition, chunk RunChunk) error
 	// Runs returns the partition's chunks by rising First, none if there are none.
 	Runs(ctx context.Context, partition flow.TopicPartition) ([]RunChunk, error)
-	// DeleteRuns deletes the chunks with from ≤ First < to. Deleting what is not
-	// there is no error.
+	// DeleteRuns deletes the chunks with from ≤ First < to, math.MaxInt64 meaning
+	// no end. Deleting what is not there is no error.
 	DeleteRuns(ctx context.Context, partition flow.TopicPartition, from, to int64) error
 
 	// Acquire takes the lease of a name for ttl, if it is free, has expired, or is

@@ -109,7 +109,7 @@ func (s *Store) getAll(ctx context.Context, keys []item, found func(item)) error
 func (s *Store) getSome(ctx context.Context, keys []item, found func(item)) error {
 	_, bounded := ctx.Deadline()
 	for attempt := 0; ; attempt++ {
-		out, err := request(ctx, s.client.BatchGetItem, &dynamodb.BatchGetItemInput{
+		out, err := request(ctx, s, s.client.BatchGetItem, &dynamodb.BatchGetItemInput{
 			RequestItems: map[string]types.KeysAndAttributes{
 				s.table: {Keys: keys, ConsistentRead: aws.Bool(true)},
 			},
@@ -173,7 +173,7 @@ func (s *Store) putParts(ctx context.Context, kind string, k item, size int32, p
 		names["#"+name] = name
 		values[":"+name] = blob(p.data)
 	}
-	_, err := request(ctx, s.client.UpdateItem, &dynamodb.UpdateItemInput{
+	_, err := request(ctx, s, s.client.UpdateItem, &dynamodb.UpdateItemInput{
 		TableName:                           &s.table,
 		Key:                                 k,
 		UpdateExpression:                    aws.String("SET " + strings.Join(set, ", ")),

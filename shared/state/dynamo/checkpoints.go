@@ -175,7 +175,7 @@ func (s *Store) PutHoles(ctx context.Context, holes []state.Hole) error {
 		i := holeKey(h)
 		i[attrRow] = text(string(row.MarshalHole(h)))
 		i[attrSchema] = number(row.Schema)
-		_, err := request(ctx, s.client.PutItem, &dynamodb.PutItemInput{
+		_, err := request(ctx, s, s.client.PutItem, &dynamodb.PutItemInput{
 			TableName:                           &s.table,
 			Item:                                i,
 			ConditionExpression:                 aws.String(schemaCondition),

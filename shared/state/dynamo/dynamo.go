@@ -93,7 +93,7 @@ func (s *Store) CreateTable(ctx context.Context) error {
 	attribute := func(name string) types.AttributeDefinition {
 		return types.AttributeDefinition{AttributeName: aws.String(name), AttributeType: types.ScalarAttributeTypeS}
 	}
-	_, err := request(ctx, s.client.CreateTable, &dynamodb.CreateTableInput{
+	_, err := request(ctx, s, s.client.CreateTable, &dynamodb.CreateTableInput{
 		TableName:            &s.table,
 		BillingMode:          types.BillingModePayPerRequest,
 		KeySchema:            []types.KeySchemaElement{key("pk", types.KeyTypeHash), key("sk", types.KeyTypeRange)},
@@ -103,7 +103,7 @@ func (s *Store) CreateTable(ctx context.Context) error {
 		return fmt.Errorf("create table %s: %w", s.table, err)
 	}
 	for attempt := 0; ; attempt++ {
-		out, err := request(ctx, s.client.DescribeTable, &dynamodb.DescribeTableInput{TableName: &s.table})
+		out, err := request(ctx, s, s.client.DescribeTable, &dynamodb.DescribeTableInput{TableName: &s.table})
 		switch {
 		case err == nil && out.Table.TableStatus == types.TableStatusActive:
 			return nil
@@ -116,24 +116,32 @@ func (s *Store) CreateTable(ctx context.Context) error {
 	}
 }
 
+// A call is a method of the client.
+type call[In, Out any] func(context.Context, *In, ...func(*dynamodb.Options)) (*Out, error)
+
 // request makes one request of DynamoDB until it is answered: it goes on after
 // throttling, server errors and lost connections until the context's deadline
 // leaves no room for another attempt, and then returns the last error.
-func request[In, Out any](ctx context.Context, do func(context.Context, *In, ...func(*dynamodb.Options)) (*Out, error), in *In) (*Out, error) {
+func request[In, Out any](ctx context.Context, s *Store, do call[In, Out], in *In) (*Out, error) {
 	_, bounded := ctx.Deadline()
 	for attempt := 0; ; attempt++ {
 		out, err := once(ctx, do, in)
-		if err == nil || !passes(err) || !bounded && attempt+1 >= mostAttempts {
-			return out, err
+		switch {
+		case err == nil:
+			return out, nil
+		case isA[*types.ResourceNotFoundException](err):
+			return nil, fmt.Errorf("table %s does not exist: %w", s.table, err)
+		case !passes(err), !bounded && attempt+1 >= mostAttempts:
+			return nil, fmt.Errorf("table %s: %w", s.table, err)
 		}
 		if paused := pause(ctx, attempt); paused != nil {
-			return nil, fmt.Errorf("%w; gave up after %d attempts: %w", err, attempt+1, paused)
+			return nil, fmt.Errorf("table %s: %w; gave up after %d attempts: %w", s.table, err, attempt+1, paused)
 		}
 	}
 }
 
 // once makes one attempt.
-func once[In, Out any](ctx context.Context, do func(context.Context, *In, ...func(*dynamodb.Options)) (*Out, error), in *In) (*Out, error) {
+func once[In, Out any](ctx context.Context, do call[In, Out], in *In) (*Out, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, attemptTimeout, errNoAnswer)
 	defer cancel()
 	out, err := do(limited, in, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })

@@ -98,7 +98,7 @@ func (s *Store) updateLease(ctx context.Context, name string, in *dynamodb.Updat
 	}
 	in.ReturnValues = types.ReturnValueAllNew
 	in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
-	out, err := request(ctx, s.client.UpdateItem, in)
+	out, err := request(ctx, s, s.client.UpdateItem, in)
 	if err == nil {
 		return leaseOf(name, out.Attributes), true, nil
 	}

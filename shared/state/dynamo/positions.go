@@ -127,7 +127,7 @@ func (s *Store) updatePositions(ctx context.Context, b block, tps []flow.TopicPa
 		}
 	}
 	k := b.key(row.KindPosition)
-	_, err = request(ctx, s.client.UpdateItem, &dynamodb.UpdateItemInput{
+	_, err = request(ctx, s, s.client.UpdateItem, &dynamodb.UpdateItemInput{
 		TableName:                           &s.table,
 		Key:                                 k,
 		UpdateExpression:                    aws.String("SET " + strings.Join(set, ", ")),
@@ -143,8 +143,10 @@ func (s *Store) updatePositions(ctx context.Context, b block, tps []flow.TopicPa
 	if !ok {
 		return nil, false, err
 	}
-	if found == nil { // nothing stored, or an emulator that does not return it
-		found, err = s.get(ctx, k)
+	if found != nil {
+		return found, false, nil
 	}
+	// Nothing is stored, or an emulator does not return it.
+	found, err = s.get(ctx, k)
 	return found, false, err
 }

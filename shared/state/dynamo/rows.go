@@ -15,7 +15,7 @@ import (
 
 // get reads an item consistently, nil if there is none.
 func (s *Store) get(ctx context.Context, k item) (item, error) {
-	out, err := request(ctx, s.client.GetItem, &dynamodb.GetItemInput{
+	out, err := request(ctx, s, s.client.GetItem, &dynamodb.GetItemInput{
 		TableName: &s.table, Key: k, ConsistentRead: aws.Bool(true),
 	})
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Store) query(ctx context.Context, pk string, between []string, projecti
 		in.ProjectionExpression = &projection
 	}
 	for {
-		out, err := request(ctx, s.client.Query, in)
+		out, err := request(ctx, s, s.client.Query, in)
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (s *Store) putVersioned(ctx context.Context, name string, k item, expected 
 		in.ConditionExpression = aws.String("#v = :v")
 		in.ExpressionAttributeValues = item{":v": number(expected)}
 	}
-	_, err := request(ctx, s.client.PutItem, in)
+	_, err := request(ctx, s, s.client.PutItem, in)
 	if err == nil {
 		return nil
 	}
@@ -169,7 +169,7 @@ func (s *Store) PutEventSource(ctx context.Context, next state.EventSource) (sta
 
 // DeleteEventSource implements state.Store.
 func (s *Store) DeleteEventSource(ctx context.Context, source state.EventSource) error {
-	_, err := request(ctx, s.client.DeleteItem, &dynamodb.DeleteItemInput{
+	_, err := request(ctx, s, s.client.DeleteItem, &dynamodb.DeleteItemInput{
 		TableName:                           &s.table,
 		Key:                                 eventSourceKey(source.Topic),
 		ConditionExpression:                 aws.String("attribute_not_exists(#v) OR #v = :v"),

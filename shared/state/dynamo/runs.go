@@ -32,7 +32,7 @@ func (s *Store) PutRuns(ctx context.Context, tp flow.TopicPartition, chunk state
 	i["n"] = number(chunk.Next)
 	i["p"] = blob(row.AppendChunk(nil, chunk))
 	i[attrSchema] = number(row.Schema)
-	_, err := request(ctx, s.client.PutItem, &dynamodb.PutItemInput{
+	_, err := request(ctx, s, s.client.PutItem, &dynamodb.PutItemInput{
 		TableName:                           &s.table,
 		Item:                                i,
 		ConditionExpression:                 aws.String(schemaCondition + " AND (attribute_not_exists(#n) OR #n < :n)"),
@@ -101,7 +101,7 @@ func (s *Store) writeAll(ctx context.Context, writes []types.WriteRequest) error
 	_, bounded := ctx.Deadline()
 	for some := range slices.Chunk(writes, mostWrites) {
 		for attempt := 0; len(some) > 0; attempt++ {
-			out, err := request(ctx, s.client.BatchWriteItem, &dynamodb.BatchWriteItemInput{
+			out, err := request(ctx, s, s.client.BatchWriteItem, &dynamodb.BatchWriteItemInput{
 				RequestItems: map[string][]types.WriteRequest{s.table: some},
 			})
 			if err != nil {

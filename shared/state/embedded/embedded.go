@@ -226,6 +226,9 @@ func (f *File) update(ctx context.Context, do func(*bolt.Tx) error) error {
 	if f.db.IsReadOnly() {
 		return fmt.Errorf("write state %s: %w", f.path, ErrReadOnly)
 	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	w := &write{do: do, done: make(chan error, 1)}
 	select {
 	case f.writes <- w:

@@ -251,7 +251,8 @@ func (s *Store) DeleteRuns(ctx context.Context, tp flow.TopicPartition, from, to
 	})
 }
 
-// eachRun calls do for the chunks with from ≤ First < to, in order.
+// eachRun calls do for the chunks with from ≤ First < to, in order; the greatest to
+// has no end.
 func (s *Store) eachRun(tx *bolt.Tx, tp flow.TopicPartition, from, to int64, do func(key []byte, first int64, data []byte) error) error {
 	b := s.bucket(tx, row.KindRuns)
 	if b == nil {
@@ -261,7 +262,7 @@ func (s *Store) eachRun(tx *bolt.Tx, tp flow.TopicPartition, from, to int64, do 
 	c := b.Cursor()
 	for key, data := c.Seek(runKey(tp, max(from, 0))); bytes.HasPrefix(key, prefix); key, data = c.Next() {
 		first := int64(binary.BigEndian.Uint64(key[len(prefix):]))
-		if first >= to {
+		if first >= to && to != math.MaxInt64 {
 			break
 		}
 		if err := do(key, first, data); err != nil {

@@ -1,0 +1,122 @@
+package dynamo_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"mirrorless/localstack/ministack/ministacktest"
+	"mirrorless/shared/state"
+	"mirrorless/shared/state/dynamo"
+	"mirrorless/shared/state/statetest"
+)
+
+// addressVariable names a DynamoDB endpoint to test against instead of MiniStack.
+// Region and credentials come from the environment, as AWS's tools have them. The
+// tables mirrorless-test-… are deleted again.
+const addressVariable = "MIRRORLESS_DYNAMODB"
+
+// connect returns a client of the DynamoDB to test against.
+func connect(t *testing.T) *dynamodb.Client {
+	t.Helper()
+	if address := os.Getenv(addressVariable); address != "" {
+		c, err := config.LoadDefaultConfig(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dynamodb.NewFromConfig(c, func(o *dynamodb.Options) { o.BaseEndpoint = aws.String(address) })
+	}
+	return client(ministacktest.Start(t).Endpoint())
+}
+
+// client returns a client of an emulator.
+func client(endpoint string, options ...func(*dynamodb.Options)) *dynamodb.Client {
+	return dynamodb.New(dynamodb.Options{
+		BaseEndpoint: aws.String(endpoint),
+		Region:       "eu-central-1",
+		Credentials:  credentials.NewStaticCredentialsProvider("test", "test", ""),
+	}, options...)
+}
+
+// tableStore knows its table.
+type tableStore struct {
+	*dynamo.Store
+	client *dynamodb.Client
+	table  string
+}
+
+var tables atomic.Int64
+
+func newTable(t *testing.T, c *dynamodb.Client, now func() time.Time) *tableStore {
+	t.Helper()
+	table := fmt.Sprintf("mirrorless-test-%d-%d", time.Now().UnixNano(), tables.Add(1))
+	store := dynamo.New(c, table, dynamo.Options{Now: now})
+	if err := store.CreateTable(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := c.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &table}); err != nil {
+			t.Error(err)
+		}
+	})
+	return &tableStore{store, c, table}
+}
+
+func TestContract(t *testing.T) {
+	c := connect(t)
+	statetest.Run(t, statetest.Harness{
+		Open: func(t *testing.T, now func() time.Time) state.Store {
+			return newTable(t, c, now)
+		},
+		Upgrade: upgrade,
+	})
+	t.Run("a table is created once", func(t *testing.T) {
+		if err := newTable(t, c, nil).CreateTable(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a missing table is named", func(t *testing.T) {
+		_, err := dynamo.New(c, "mirrorless-test-missing", dynamo.Options{}).Flow(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "table mirrorless-test-missing does not exist") {
+			t.Errorf("got error %v, want it to name the table", err)
+		}
+	})
+}
+
+// upgrade raises the schema of every row behind the store's back.
+func upgrade(t *testing.T, store state.Store) {
+	s := store.(*tableStore)
+	scan, err := s.client.Scan(t.Context(), &dynamodb.ScanInput{TableName: &s.table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range scan.Items {
+		for name, value := range i {
+			switch v := value.(type) {
+			case *types.AttributeValueMemberB:
+				if strings.HasPrefix(name, "p") {
+					v.Value[0] = 2
+				}
+			case *types.AttributeValueMemberS:
+				v.Value = strings.Replace(v.Value, `"schema":1`, `"schema":2`, 1)
+			case *types.AttributeValueMemberN:
+				if name == "s" {
+					v.Value = "2"
+				}
+			}
+		}
+		if _, err := s.client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &s.table, Item: i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
