@@ -39,7 +39,7 @@ func blockOf(tp flow.TopicPartition, size int32) block {
 }
 
 func (b block) key(kind string) item {
-	return key(kind+"#"+b.topic+"#"+strconv.Itoa(int(b.number)), kind)
+	return key(kind+"#"+b.topic+"#"+strconv.Itoa(int(b.number)), only)
 }
 
 // blocks sorts partitions into blocks, each in the given order.

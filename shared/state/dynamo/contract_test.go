@@ -3,9 +3,13 @@ package dynamo_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"mirrorless/localstack/ministack/ministacktest"
+	"mirrorless/shared/flow"
 	"mirrorless/shared/state"
 	"mirrorless/shared/state/dynamo"
 	"mirrorless/shared/state/statetest"
@@ -80,6 +85,7 @@ func TestContract(t *testing.T) {
 		},
 		Upgrade: upgrade,
 	})
+	t.Run("lost answers are no conflicts", func(t *testing.T) { lostAnswers(t, c) })
 	t.Run("a table is created once", func(t *testing.T) {
 		if err := newTable(t, c, nil).CreateTable(t.Context()); err != nil {
 			t.Error(err)
@@ -91,6 +97,63 @@ func TestContract(t *testing.T) {
 			t.Errorf("got error %v, want it to name the table", err)
 		}
 	})
+}
+
+// flaky loses the answers of some requests that were carried out, and makes some
+// fail that were not.
+type flaky struct {
+	dynamodb.HTTPClient
+	mu     sync.Mutex
+	random *rand.Rand
+}
+
+func (f *flaky) Do(r *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	n := f.random.IntN(4)
+	f.mu.Unlock()
+	if n == 0 {
+		return nil, syscall.ECONNREFUSED
+	}
+	answer, err := f.HTTPClient.Do(r)
+	if err == nil && n == 1 {
+		answer.Body.Close()
+		return nil, syscall.ECONNRESET
+	}
+	return answer, err
+}
+
+// lostAnswers lets every partition of a block be written by one writer over a bad
+// connection: nobody else writes it, so nobody may see a conflict.
+func lostAnswers(t *testing.T, c *dynamodb.Client) {
+	ctx := t.Context()
+	table := newTable(t, c, nil)
+	bad := dynamo.New(dynamodb.New(c.Options(), func(o *dynamodb.Options) {
+		o.HTTPClient = &flaky{HTTPClient: o.HTTPClient, random: rand.New(rand.NewPCG(1, 2))}
+	}), table.table, dynamo.Options{})
+	const partitions, steps = 8, 8
+	var wg sync.WaitGroup
+	for i := range int32(partitions) {
+		wg.Go(func() {
+			one, two := flow.TopicPartition{Topic: "orders", Partition: i}, flow.TopicPartition{Topic: "orders", Partition: i + partitions}
+			next := map[flow.TopicPartition]state.Position{one: {}, two: {}}
+			for range steps {
+				stored, err := bad.Advance(ctx, next)
+				if err != nil {
+					t.Errorf("partition %d: %v", i, err)
+					return
+				}
+				for tp, p := range stored {
+					p.Upstream += 10
+					next[tp] = p
+				}
+			}
+			got, err := table.Positions(ctx, []flow.TopicPartition{one, two})
+			if err != nil || got[one].Version != steps || got[two].Version != steps {
+				t.Errorf("partition %d: got %v and error %v, want version %d", i, got, err, steps)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // upgrade raises the schema of every row behind the store's back.

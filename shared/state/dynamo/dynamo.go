@@ -5,21 +5,21 @@
 // The table has the string keys pk and sk, is billed on demand and needs nothing
 // else: no index, no stream, no TTL (a lease keeps its token after it has expired).
 //
-//	pk                        sk                           holds
-//	flow                      flow                         the flow
-//	position#<topic>#<block>  position                     16 partitions: v<n> version, u<n> upstream
-//	                                                       offset, p<n> the rest, t<hash> topic ids
-//	runs#<topic>#<partition>  <first, 19 digits>           a run chunk
-//	lease#<name>              lease                        a lease
-//	checkpoint#<shard>        =<group>#<topic>#<block>     32 partitions: p<n>
-//	flushed#<topic>#<block>   flushed                      64 partitions: p<n>
-//	eventsource               <topic>                      an event source
-//	hole#<shard>              <topic>#<partition>#<from>#<kind>
+//	pk                        sk                             holds
+//	flow                      -                              the flow
+//	position#<topic>#<block>  -                              16 partitions: v<n> version, u<n> upstream
+//	                                                         offset, p<n> the rest, t<hash> topic ids
+//	runs#<topic>#<partition>  <first, 19 digits>             a run chunk
+//	lease#<name>              -                              a lease
+//	checkpoint#<shard>        =<group>#<topic>#<block>       32 partitions: p<n>
+//	flushed#<topic>#<block>   -                              64 partitions: p<n>
+//	eventsource               <topic>                        an event source
+//	hole#<shard>              <topic>#<partition>#<from>#…   a hole
 //
 // A write costs by the kilobyte of the whole item, and one item takes a thousand
-// such units a second. Sixteen positions of partitions without gaps fit one, so a
-// topic's writes spread over its blocks and none is hot before its partitions see
-// sixty batches a second each.
+// such units a second. Sixteen positions of partitions without gaps fit one (unless
+// the topic's name is very long), so a topic's writes spread over its blocks, and
+// none is hot before its partitions see sixty batches a second each.
 //
 // Throttling, server errors and lost connections are tried again with backoff for
 // as long as the context's deadline allows. A write that may have been carried out
@@ -203,6 +203,9 @@ func blob(v []byte) types.AttributeValue { return &types.AttributeValueMemberB{V
 func number[N int | int64](v N) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(int64(v), 10)}
 }
+
+// only is the sort key of a pk that has one row.
+const only = "-"
 
 func key(pk, sk string) item { return item{"pk": text(pk), "sk": text(sk)} }
 

@@ -17,7 +17,7 @@ import (
 // Attributes of a lease: plain ones, as its conditions need them.
 var leaseNames = map[string]string{"#s": attrSchema, "#o": "owner", "#e": "expires", "#t": "token"}
 
-func leaseKey(name string) item { return key(row.KindLease+"#"+name, row.KindLease) }
+func leaseKey(name string) item { return key(row.KindLease+"#"+name, only) }
 
 func leaseOf(name string, i item) state.Lease {
 	return state.Lease{

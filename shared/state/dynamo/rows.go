@@ -96,7 +96,7 @@ func (s *Store) putVersioned(ctx context.Context, name string, k item, expected 
 
 // Flow implements state.Store.
 func (s *Store) Flow(ctx context.Context) (state.FlowRow, error) {
-	found, err := s.get(ctx, key(row.KindFlow, row.KindFlow))
+	found, err := s.get(ctx, key(row.KindFlow, only))
 	switch {
 	case err != nil:
 		return state.FlowRow{}, fmt.Errorf("read flow: %w", err)
@@ -111,7 +111,7 @@ func (s *Store) PutFlow(ctx context.Context, next state.FlowRow) (state.FlowRow,
 	expected := next.Version
 	next.Version++
 	next.Created = row.Time(row.Millis(next.Created))
-	k := key(row.KindFlow, row.KindFlow)
+	k := key(row.KindFlow, only)
 	err := s.putVersioned(ctx, "flow", k, expected, row.MarshalFlow(next), func(found item) (bool, error) {
 		stored, err := row.Flow([]byte(textOf(found, attrRow)))
 		return row.SameFlow(stored, next), err

@@ -39,7 +39,7 @@ func Position(key string, data []byte) (state.Position, error) {
 
 // A TopicRef stands for the topic ids of a position: sixteen partitions of a topic
 // have the same, and their block keeps them once. Zero stands for no ids.
-type TopicRef [6]byte
+type TopicRef [4]byte
 
 // Ref returns the reference of p's topic ids and what it stands for.
 func Ref(p state.Position) (ref TopicRef, ids []byte) {
@@ -53,7 +53,7 @@ func Ref(p state.Position) (ref TopicRef, ids []byte) {
 }
 
 // AppendPart packs what a position block does not keep beside it: all but the
-// version, the upstream offset and the topic ids. About 27 bytes and the runs, so
+// version, the upstream offset and the topic ids. About 25 bytes and the runs, so
 // that sixteen positions without gaps fit the kilobyte by which DynamoDB counts.
 func AppendPart(dst []byte, p state.Position) []byte {
 	ref, _ := Ref(p)
