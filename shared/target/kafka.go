@@ -16,9 +16,9 @@ import (
 	"mirrorless/shared/flow"
 )
 
-// kafka sends requests through a franz-go client. It keeps the leaders that
+// wire sends requests through a franz-go client. It keeps the leaders that
 // metadata named and a sender for each broker.
-type kafka struct {
+type wire struct {
 	client *kgo.Client
 
 	mu      sync.Mutex
@@ -26,8 +26,8 @@ type kafka struct {
 	senders map[int32]*sender
 }
 
-func newKafka(client *kgo.Client) *kafka {
-	return &kafka{client: client, leaders: map[flow.TopicPartition]int32{}, senders: map[int32]*sender{}}
+func newWire(client *kgo.Client) *wire {
+	return &wire{client: client, leaders: map[flow.TopicPartition]int32{}, senders: map[int32]*sender{}}
 }
 
 // decompress returns the plain form of a batch's records; the codecs are franz-go's.
@@ -37,14 +37,14 @@ func decompress(codec batch.Codec, src []byte) ([]byte, error) {
 
 // leader returns the broker that leads a partition, asking for metadata where
 // it is not known.
-func (k *kafka) leader(ctx context.Context, p Partition) (int32, error) {
-	k.mu.Lock()
-	node, ok := k.leaders[p.TopicPartition]
-	k.mu.Unlock()
+func (w *wire) leader(ctx context.Context, p Partition) (int32, error) {
+	w.mu.Lock()
+	node, ok := w.leaders[p.TopicPartition]
+	w.mu.Unlock()
 	if ok {
 		return node, nil
 	}
-	topics, err := k.topics(ctx, []string{p.Topic})
+	topics, err := w.topics(ctx, []string{p.Topic})
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errNotSent, err)
 	}
@@ -52,9 +52,9 @@ func (k *kafka) leader(ctx context.Context, p Partition) (int32, error) {
 	if t.Err == nil && p.TopicID != [16]byte{} && t.ID != p.TopicID {
 		return 0, ErrRecreated
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if node, ok = k.leaders[p.TopicPartition]; !ok {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if node, ok = w.leaders[p.TopicPartition]; !ok {
 		if t.Err == nil {
 			t.Err = kerr.LeaderNotAvailable
 		}
@@ -63,10 +63,10 @@ func (k *kafka) leader(ctx context.Context, p Partition) (int32, error) {
 	return node, nil
 }
 
-func (k *kafka) forget(p Partition) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.leaders, p.TopicPartition)
+func (w *wire) forget(p Partition) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.leaders, p.TopicPartition)
 }
 
 // Topic is what the target's metadata says of a topic.
@@ -80,27 +80,27 @@ type Topic struct {
 
 // Topics asks for the metadata of topics. It never creates one.
 func (l *Log) Topics(ctx context.Context, names []string) (map[string]Topic, error) {
-	k, ok := l.brokers.(*kafka)
+	w, ok := l.brokers.(*wire)
 	if !ok {
 		return nil, errors.New("read metadata: not a Kafka cluster")
 	}
-	return k.topics(ctx, names)
+	return w.topics(ctx, names)
 }
 
-func (k *kafka) topics(ctx context.Context, names []string) (map[string]Topic, error) {
+func (w *wire) topics(ctx context.Context, names []string) (map[string]Topic, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	for _, name := range names {
 		t := kmsg.NewMetadataRequestTopic()
 		t.Topic = kmsg.StringPtr(name)
 		req.Topics = append(req.Topics, t)
 	}
-	resp, err := req.RequestWith(ctx, k.client)
+	resp, err := req.RequestWith(ctx, w.client)
 	if err != nil {
 		return nil, fmt.Errorf("read metadata: %w", err)
 	}
 	out := make(map[string]Topic, len(names))
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, t := range resp.Topics {
 		if t.Topic == nil {
 			continue
@@ -109,9 +109,9 @@ func (k *kafka) topics(ctx context.Context, names []string) (map[string]Topic, e
 		for _, p := range t.Partitions {
 			tp := flow.TopicPartition{Topic: *t.Topic, Partition: p.Partition}
 			if p.Leader >= 0 {
-				k.leaders[tp] = p.Leader
+				w.leaders[tp] = p.Leader
 			} else {
-				delete(k.leaders, tp)
+				delete(w.leaders, tp)
 			}
 		}
 	}
@@ -119,28 +119,28 @@ func (k *kafka) topics(ctx context.Context, names []string) (map[string]Topic, e
 }
 
 // produce hands the batch to its leader's sender.
-func (k *kafka) produce(ctx context.Context, p Partition, raw []byte) (answer, error) {
-	node, err := k.leader(ctx, p)
+func (w *wire) produce(ctx context.Context, p Partition, raw []byte) (answer, error) {
+	node, err := w.leader(ctx, p)
 	if err != nil {
 		return answer{}, err
 	}
-	k.mu.Lock()
-	s := k.senders[node]
+	w.mu.Lock()
+	s := w.senders[node]
 	if s == nil {
-		s = &sender{broker: k.client.Broker(int(node))}
-		k.senders[node] = s
+		s = &sender{broker: w.client.Broker(int(node))}
+		w.senders[node] = s
 	}
-	k.mu.Unlock()
+	w.mu.Unlock()
 	ans, err := s.send(ctx, p, raw)
 	if err != nil || transient(ans.code) {
-		k.forget(p)
+		w.forget(p)
 	}
 	return ans, err
 }
 
 // producers asks for the active producers; the client sends the request to the
 // leaders and merges their answers.
-func (k *kafka) producers(ctx context.Context, ps []Partition) (map[Partition][]known, error) {
+func (w *wire) producers(ctx context.Context, ps []Partition) (map[Partition][]known, error) {
 	out := make(map[Partition][]known, len(ps))
 	pending := make(map[flow.TopicPartition]Partition, len(ps))
 	for _, p := range ps {
@@ -148,8 +148,8 @@ func (k *kafka) producers(ctx context.Context, ps []Partition) (map[Partition][]
 	}
 	var last error
 	for wait := newBackoff(); ; {
-		resp, err := describeProducers(slices.Collect(maps.Keys(pending))).RequestWith(ctx, k.client)
-		if err != nil && k.lacksDescribeProducers(ctx) {
+		resp, err := describeProducers(slices.Collect(maps.Keys(pending))).RequestWith(ctx, w.client)
+		if err != nil && w.lacksDescribeProducers(ctx) {
 			for _, p := range pending {
 				out[p] = nil
 			}
@@ -209,8 +209,8 @@ func describeProducers(tps []flow.TopicPartition) *kmsg.DescribeProducersRequest
 
 // lacksDescribeProducers asks a broker whether it has the request at all: the
 // client's own error for that has no name.
-func (k *kafka) lacksDescribeProducers(ctx context.Context) bool {
-	resp, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, k.client)
+func (w *wire) lacksDescribeProducers(ctx context.Context) bool {
+	resp, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, w.client)
 	return err == nil && !slices.ContainsFunc(resp.ApiKeys, func(key kmsg.ApiVersionsResponseApiKey) bool {
 		return key.ApiKey == kmsg.DescribeProducers.Int16()
 	})
@@ -219,10 +219,10 @@ func (k *kafka) lacksDescribeProducers(ctx context.Context) bool {
 // fetchBytes bounds one read back.
 const fetchBytes = 4 << 20
 
-func (k *kafka) fetch(ctx context.Context, p Partition, offset int64) (fetched, error) {
+func (w *wire) fetch(ctx context.Context, p Partition, offset int64) (fetched, error) {
 	var last error
 	for wait := newBackoff(); ; {
-		got, err := k.fetchOnce(ctx, p, offset)
+		got, err := w.fetchOnce(ctx, p, offset)
 		if err == nil || errors.Is(err, ErrRecreated) || errors.Is(err, kerr.OffsetOutOfRange) {
 			return got, err
 		}
@@ -231,15 +231,15 @@ func (k *kafka) fetch(ctx context.Context, p Partition, offset int64) (fetched, 
 			return got, err
 		}
 		last = err
-		k.forget(p)
+		w.forget(p)
 		if !wait.next(ctx) {
 			return fetched{}, fmt.Errorf("%w (last answer: %w)", context.Cause(ctx), last)
 		}
 	}
 }
 
-func (k *kafka) fetchOnce(ctx context.Context, p Partition, offset int64) (fetched, error) {
-	node, err := k.leader(ctx, p)
+func (w *wire) fetchOnce(ctx context.Context, p Partition, offset int64) (fetched, error) {
+	node, err := w.leader(ctx, p)
 	if err != nil {
 		return fetched{}, err
 	}
@@ -254,7 +254,7 @@ func (k *kafka) fetchOnce(ctx context.Context, p Partition, offset int64) (fetch
 	fp.Partition, fp.FetchOffset, fp.PartitionMaxBytes = p.Partition, offset, fetchBytes
 	t.Partitions = append(t.Partitions, fp)
 	req.Topics = append(req.Topics, t)
-	resp, err := k.client.Broker(int(node)).RetriableRequest(ctx, req)
+	resp, err := w.client.Broker(int(node)).RetriableRequest(ctx, req)
 	if err != nil {
 		return fetched{}, err
 	}
@@ -275,13 +275,13 @@ func (k *kafka) fetchOnce(ctx context.Context, p Partition, offset int64) (fetch
 // NewProducer allocates a producer id that no one else has (InitProducerId
 // without a transactional id). Its first epoch is 0.
 func (l *Log) NewProducer(ctx context.Context) (int64, error) {
-	k, ok := l.brokers.(*kafka)
+	w, ok := l.brokers.(*wire)
 	if !ok {
 		return 0, errors.New("allocate a producer id: not a Kafka cluster")
 	}
 	req := kmsg.NewPtrInitProducerIDRequest()
 	req.TransactionTimeoutMillis = -1
-	resp, err := req.RequestWith(ctx, k.client)
+	resp, err := req.RequestWith(ctx, w.client)
 	if err == nil {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}

@@ -178,7 +178,7 @@ type Log struct {
 // New returns a Log that sends through the client's connections. The client
 // must not be limited to other acks than all.
 func New(client *kgo.Client, o Options) *Log {
-	return newLog(newKafka(client), o)
+	return newLog(newWire(client), o)
 }
 
 func newLog(b brokers, o Options) *Log {
