@@ -40,7 +40,7 @@ const (
 	// Controller is the node of the controller in a cluster of several brokers.
 	Controller = 100
 
-	startTimeout = 90 * time.Second
+	startTimeout = 2 * time.Minute
 	// portAttempts is how often a start chooses ports anew when another program
 	// was quicker to take one.
 	portAttempts = 3

@@ -14,6 +14,7 @@ import (
 
 	"mirrorless/localstack/kafka"
 	"mirrorless/localstack/kafka/kafkatest"
+	"mirrorless/localstack/process"
 )
 
 func client(t *testing.T, c *kafka.Cluster, options ...kgo.Opt) *kgo.Client {
@@ -34,7 +35,7 @@ func limit(t *testing.T, d time.Duration) context.Context {
 }
 
 func TestOneBrokerServesClientsAndKafkasOwnTools(t *testing.T) {
-	ctx := limit(t, time.Minute)
+	ctx := limit(t, 3*time.Minute)
 	in := kafkatest.Find(t)
 	began := time.Now()
 	c := kafkatest.Start(t, kafka.Options{Properties: map[string]string{"auto.create.topics.enable": "false"}})
@@ -71,7 +72,7 @@ func TestOneBrokerServesClientsAndKafkasOwnTools(t *testing.T) {
 }
 
 func TestThreeBrokersGoOnWithoutAKilledLeader(t *testing.T) {
-	ctx := limit(t, 2*time.Minute)
+	ctx := limit(t, 4*time.Minute)
 	began := time.Now()
 	c := kafkatest.Start(t, kafka.Options{Brokers: 3, Properties: map[string]string{"min.insync.replicas": "2"}})
 	t.Logf("three brokers were ready after %s", time.Since(began).Round(time.Millisecond))
@@ -113,7 +114,7 @@ func TestThreeBrokersGoOnWithoutAKilledLeader(t *testing.T) {
 }
 
 func TestOneBrokerKeepsRecordsThroughAKill(t *testing.T) {
-	ctx := limit(t, time.Minute)
+	ctx := limit(t, 3*time.Minute)
 	c := kafkatest.Start(t, kafka.Options{})
 	cl := client(t, c, kgo.DefaultProduceTopic("orders"), kgo.AllowAutoTopicCreation())
 	if err := cl.ProduceSync(ctx, kgo.StringRecord("kept")).FirstErr(); err != nil {
@@ -134,6 +135,29 @@ func TestOneBrokerKeepsRecordsThroughAKill(t *testing.T) {
 	}
 }
 
+func TestStartRefusesWhatIsInUse(t *testing.T) {
+	in := kafkatest.Find(t)
+	ports, err := process.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	kafkatest.Start(t, kafka.Options{Ports: ports, Dir: dir})
+	for want, options := range map[string]kafka.Options{
+		"Address already in use": {Ports: ports},
+		dir + " is not empty":    {Dir: dir},
+		"1 ports for 2 brokers":  {Brokers: 2, Ports: ports},
+	} {
+		c, err := in.Start(t.Context(), options)
+		if err == nil {
+			c.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+}
+
 func TestStartTellsWhyABrokerEnds(t *testing.T) {
 	in := kafkatest.Find(t)
 	c, err := in.Start(t.Context(), kafka.Options{Properties: map[string]string{"num.partitions": "none"}})
@@ -147,7 +171,7 @@ func TestStartTellsWhyABrokerEnds(t *testing.T) {
 }
 
 func TestMirrorMakerReplicates(t *testing.T) {
-	ctx := limit(t, 2*time.Minute)
+	ctx := limit(t, 4*time.Minute)
 	in := kafkatest.Find(t)
 	a, b := kafkatest.Start(t, kafka.Options{}), kafkatest.Start(t, kafka.Options{})
 	dir := t.TempDir()

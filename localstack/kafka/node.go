@@ -148,7 +148,7 @@ func (c *Cluster) awaitReady(ctx context.Context, n *node, brokers int) error {
 	}
 	defer client.Close()
 	for {
-		err := n.ask(ctx, client, brokers)
+		err := c.ask(ctx, client, n, brokers)
 		if err == nil {
 			return nil
 		}
@@ -162,7 +162,7 @@ func (c *Cluster) awaitReady(ctx context.Context, n *node, brokers int) error {
 	}
 }
 
-func (n *node) ask(ctx context.Context, client *kgo.Client, brokers int) error {
+func (c *Cluster) ask(ctx context.Context, client *kgo.Client, n *node, brokers int) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	seed := client.SeedBrokers()[0]
@@ -176,7 +176,12 @@ func (n *node) ask(ctx context.Context, client *kgo.Client, brokers int) error {
 	if err != nil {
 		return err
 	}
-	known := response.(*kmsg.MetadataResponse).Brokers
+	metadata := response.(*kmsg.MetadataResponse)
+	// Where another program has taken the port, its Kafka answers.
+	if id := metadata.ClusterID; id == nil || *id != c.id {
+		return fmt.Errorf("%s is not a broker of this cluster", n.address)
+	}
+	known := metadata.Brokers
 	self := slices.ContainsFunc(known, func(b kmsg.MetadataResponseBroker) bool { return int(b.NodeID) == n.id })
 	if !self || len(known) < brokers {
 		return fmt.Errorf("broker knows %d of %d brokers", len(known), brokers)
