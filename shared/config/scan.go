@@ -32,10 +32,10 @@ func scan(data []byte) ([]entry, []badLine) {
 	)
 	loader := properties.Loader{Encoding: properties.ISO_8859_1, DisableExpansion: true}
 	for _, l := range logicalLines(data) {
-		if l.text[0] == '=' || l.text[0] == ':' {
-			// Java reads a key of no characters here; the library refuses it.
-			entries = append(entries, entry{line: l.number, raw: trim(latin1(l.text))})
-			continue
+		nameless := l.text[0] == '=' || l.text[0] == ':'
+		if nameless {
+			// Java reads a key of no characters here, which the library refuses.
+			l.text = append([]byte("x"), l.text...)
 		}
 		p, err := loader.LoadBytes(l.text)
 		if err != nil {
@@ -45,6 +45,9 @@ func scan(data []byte) ([]entry, []badLine) {
 		for _, key := range p.Keys() {
 			value, _ := p.Get(key)
 			value = trim(value)
+			if nameless {
+				key = ""
+			}
 			entries = append(entries, entry{line: l.number, key: key, raw: value, value: value})
 		}
 	}
@@ -102,14 +105,6 @@ func continues(line []byte) bool {
 // not, so that "true " switches a flow half on.
 func trim(s string) string {
 	return strings.TrimFunc(s, func(r rune) bool { return r <= ' ' })
-}
-
-func latin1(b []byte) string {
-	runes := make([]rune, len(b))
-	for i, c := range b {
-		runes[i] = rune(c)
-	}
-	return string(runes)
 }
 
 // withoutBOM drops a byte-order mark that an editor wrote; Java would take it
