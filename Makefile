@@ -12,6 +12,8 @@ SHELL := /bin/bash
 GO ?= go
 # The architecture of the functions; "GOARCH=arm64 sam build" for Graviton.
 GOARCH ?= $(shell $(GO) env GOARCH)
+# The properties file that is deployed with the functions.
+CONFIG ?= mm2.properties
 FUNCTIONS := topics mirror heartbeat checkpoint
 LAMBDA_BUILD = CGO_ENABLED=0 GOOS=linux GOARCH=$(GOARCH) $(GO) build -tags lambda.norpc -trimpath -ldflags "-s -w"
 LINTER := $(GO) tool -modfile=.ci/tools.mod
@@ -121,3 +123,4 @@ build-CheckpointFunction: FUNCTION := checkpoint
 .PHONY: build-TopicsFunction build-MirrorFunction build-HeartbeatFunction build-CheckpointFunction
 build-TopicsFunction build-MirrorFunction build-HeartbeatFunction build-CheckpointFunction:
 	$(LAMBDA_BUILD) -o "$(ARTIFACTS_DIR)/bootstrap" ./functions/$(FUNCTION)
+	cp "$(CONFIG)" "$(ARTIFACTS_DIR)/mm2.properties"
