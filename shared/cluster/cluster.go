@@ -30,6 +30,21 @@ import (
 // before the first request. properties are Java client properties; those that
 // mean nothing to franz-go are passed over. opts come last, so they win.
 func Dial(alias string, properties map[string]string, opts ...kgo.Opt) (*kgo.Client, error) {
+	all, err := Options(alias, properties, opts...)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(all...)
+	if err != nil {
+		return nil, fmt.Errorf("set up client of cluster %s: %w", alias, err)
+	}
+	return client, nil
+}
+
+// Options are what Dial makes a client of, for whoever makes a client with
+// options of its own. They serve one client: what it has learned of its
+// connections is in them.
+func Options(alias string, properties map[string]string, opts ...kgo.Opt) ([]kgo.Opt, error) {
 	p := props{alias: alias, values: properties}
 	c := newConnections(alias, p.protocol())
 	all := []kgo.Opt{kgo.SeedBrokers(p.servers()...), kgo.WithHooks(c)}
@@ -57,11 +72,7 @@ func Dial(alias string, properties map[string]string, opts ...kgo.Opt) (*kgo.Cli
 	if err := errors.Join(p.errs...); err != nil {
 		return nil, fmt.Errorf("set up client of cluster %s: %w", alias, err)
 	}
-	client, err := kgo.NewClient(append(all, rest...)...)
-	if err != nil {
-		return nil, fmt.Errorf("set up client of cluster %s: %w", alias, err)
-	}
-	return client, nil
+	return append(all, rest...), nil
 }
 
 // Connect is Dial and one answer from a broker. Its error is an [*Error] where
