@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 )
@@ -21,7 +22,12 @@ func (c *Config) MarshalJSON() ([]byte, error) {
 	for _, f := range c.Flows {
 		view.Flows = append(view.Flows, viewOfFlow(f))
 	}
-	return json.Marshal(view)
+	// json.Marshal would turn the > of A->B into an escape.
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(view)
+	return b.Bytes(), err
 }
 
 // clusterView has null for what nobody wrote: an empty endpoint identification
