@@ -65,7 +65,7 @@ var errCheckpointKey = errors.New("key is not a checkpoint's")
 func splitCheckpointBlockKey(sk string) (group string, b block, err error) {
 	last := strings.LastIndexByte(sk, '#')
 	topic := strings.LastIndexByte(sk[:max(last, 0)], '#')
-	if topic < 1 {
+	if topic < 1 || topic+1 == last {
 		return "", block{}, errCheckpointKey
 	}
 	n, err := strconv.ParseInt(sk[last+1:], 10, 32)
