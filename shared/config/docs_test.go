@@ -93,7 +93,7 @@ On AWS a schedule runs once a minute at most; ` + "`mirrorless run`" + ` honours
 		}
 		sentence := k.Sentence
 		if k.NotYet != "" {
-			sentence += " **Not yet:** " + k.NotYet + "."
+			sentence += " **Today:** " + k.NotYet + "."
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.Name, places(k), kind(k), byDefault(k), cell(sentence))
 	}

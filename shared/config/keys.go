@@ -66,7 +66,7 @@ func topLevelKeys() []Key {
 		{Name: "clusters", Group: "The file", Kind: List, Places: TopLevel,
 			Sentence: "The aliases of all clusters. Required."},
 		{Name: "config.providers", Group: "The file", Kind: List, Places: TopLevel,
-			Sentence: "Names of providers for ${provider:path:key} in values; each has config.providers.<name>.class: Kafka's EnvVarConfigProvider, FileConfigProvider or DirectoryConfigProvider."},
+			Sentence: "Names of providers for `${provider:path:key}` in values; each has `config.providers.<name>.class`: Kafka's EnvVarConfigProvider, FileConfigProvider or DirectoryConfigProvider."},
 	}
 }
 
@@ -100,7 +100,7 @@ func topicKeys() []Key {
 		{Name: "sync.topic.acls.interval.seconds", Group: topicGroup, Kind: Seconds, Default: "600", Places: Anywhere,
 			Sentence: "How often."},
 		{Name: "consumer.auto.offset.reset", Group: topicGroup, Kind: Choice, Choices: []string{"earliest", "latest", "none"}, Default: "earliest", Places: OnFlow | OnCluster,
-			Sentence: "Where a partition starts that has no position yet. As A.consumer.auto.offset.reset it wins over A->B.consumer.auto.offset.reset."},
+			Sentence: "Where a partition starts that has no position yet. As `A.consumer.auto.offset.reset` it wins over `A->B.consumer.auto.offset.reset`."},
 	}
 }
 
@@ -183,7 +183,7 @@ func generalKeys() []Key {
 		{Name: "forwarding.admin.class", Group: generalGroup, Kind: Class, Default: "org.apache.kafka.clients.admin.ForwardingAdmin", Places: Anywhere,
 			Sentence: "Only Kafka's own."},
 		{Name: "offset.storage.topic", Group: generalGroup, Kind: Text, Default: "mm2-offsets.A.internal", Places: TopLevel | OnCluster,
-			Sentence: "The topic of position records, by which MirrorMaker 2 can take over at any time. The top level wins over B.offset.storage.topic."},
+			Sentence: "The topic of position records, by which MirrorMaker 2 can take over at any time. The top level wins over `B.offset.storage.topic`."},
 		{Name: "offset.storage.partitions", Group: generalGroup, Kind: Number, Default: "25", Places: TopLevel | OnCluster,
 			Sentence: "Its partitions, where it has to be created."},
 		{Name: "offset.storage.replication.factor", Group: generalGroup, Kind: Factor, Default: "3", Places: TopLevel | OnCluster,
@@ -193,9 +193,9 @@ func generalKeys() []Key {
 		{Name: "status.storage.replication.factor", Group: generalGroup, Kind: Factor, Default: "3", Places: TopLevel | OnCluster,
 			Sentence: "Of Connect's mm2-status topic, which is not made here."},
 		{Name: "offset.flush.interval.ms", Group: generalGroup, Kind: Millis, Default: "60000", Places: OnCluster,
-			Sentence: "As B.offset.flush.interval.ms: how often position records and offset syncs are written."},
+			Sentence: "As `B.offset.flush.interval.ms`: how often position records and offset syncs are written."},
 		{Name: "exactly.once.source.support", Group: generalGroup, Kind: Choice, Choices: []string{"disabled", "preparing", "enabled"}, Default: "disabled", Places: OnCluster,
-			Sentence: "As B.exactly.once.source.support = enabled: one transaction per partition and batch.",
+			Sentence: "As `B.exactly.once.source.support = enabled`: one transaction per partition and batch.",
 			NotYet:   "transactions are not used yet; nothing is copied twice without them, but for the one case that the guarantees name"},
 	}
 }
