@@ -60,7 +60,7 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	if e.Owner == "" {
-		return fmt.Sprintf("lease %s: %v: it was released", e.Name, ErrHeld)
+		return fmt.Sprintf("lease %s: it was released", e.Name)
 	}
 	return fmt.Sprintf("lease %s: %v: %s until %s", e.Name, ErrHeld, e.Owner, e.Expires.UTC().Format(time.RFC3339))
 }
