@@ -122,7 +122,7 @@ func writeFlow(w io.Writer, f config.Flow) {
 	line("positions", "kept in the state, and in %s on %s for MirrorMaker 2", f.PositionsTopic, f.Target)
 	line("heartbeats", "%s; those of %s are %scopied", periodic(f.EmitHeartbeats, "written to heartbeats on "+f.Target, "off"), f.Source, unless(f.ReplicateHeartbeats, "not "))
 	line("reads "+f.Source, "%s", reads(f))
-	line("writes to "+f.Target, "%s", producerSettings(f.TargetClient(config.Producer)))
+	line("writes to "+f.Target, "acks=all, each record once, compression.type=%s, max.request.size=%d", f.Compression, f.MaxRequestSize)
 	line("invocations", "%d records at most, filled for %s", f.BatchSize, f.BatchDelay)
 	t.Flush()
 }
@@ -198,13 +198,6 @@ func reads(f config.Flow) string {
 		s += ", " + f.IsolationLevel
 	}
 	return s
-}
-
-// producerSettings says how records reach the target: what was asked for, and
-// what is done whatever the file says.
-func producerSettings(p map[string]string) string {
-	return fmt.Sprintf("acks=all, each record once, compression.type=%s, max.request.size=%s",
-		cmp.Or(p["compression.type"], "none"), cmp.Or(p["max.request.size"], "1048576"))
 }
 
 // writePlan says what run would do with c.

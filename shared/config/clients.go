@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"strconv"
 	"strings"
 
 	"mirrorless/shared/flow"
@@ -69,6 +70,26 @@ func (d *document) dataProducer(f flow.Flow) map[string]entry {
 	props := d.client(f.Target, Producer)
 	maps.Copy(props, clientSettings(d.flows[f], "producer.override."))
 	return props
+}
+
+// checkClient judges the values of settings that act and are numbers.
+func (s settings) checkClient() {
+	for name, k := range clientKeys() {
+		if e, ok := s.values[name]; ok && k.acts && isNumeric(name) {
+			if _, err := strconv.ParseInt(e.value, 10, 64); err != nil {
+				s.bad(e, "set a whole number")
+			}
+		}
+	}
+}
+
+func isNumeric(name string) bool {
+	for _, end := range []string{".ms", ".bytes", ".size", ".level"} {
+		if strings.HasSuffix(name, end) && name != "isolation.level" {
+			return true
+		}
+	}
+	return false
 }
 
 // clientID names a client of a flow as MirrorMaker 2 does,

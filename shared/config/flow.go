@@ -77,6 +77,11 @@ type Flow struct {
 	// IsolationLevel is "read_committed", "read_uncommitted", or "" where nobody
 	// wrote it.
 	IsolationLevel string
+	// Compression is the codec of the batches that copied records are written in:
+	// "none", "gzip", "snappy", "lz4" or "zstd" (B.producer.compression.type).
+	Compression string
+	// MaxRequestSize bounds them, in bytes (B.producer.max.request.size).
+	MaxRequestSize int32
 	// ExactlyOnce is `<target>.exactly.once.source.support` = enabled.
 	ExactlyOnce bool
 

@@ -190,6 +190,7 @@ func (s settings) filters(f *Flow) {
 func (d *document) addClients(f *Flow, r *report) {
 	f.source, f.target = map[Role]map[string]string{}, map[Role]map[string]string{}
 	add := func(to map[Role]map[string]string, side string, role Role, props map[string]entry) {
+		settings{props, r}.checkClient()
 		values := plain(props, role)
 		values["client.id"] = clientID(values["client.id"], f.Flow, side+"-"+string(role))
 		to[role] = values
@@ -204,6 +205,9 @@ func (d *document) addClients(f *Flow, r *report) {
 	}
 	add(f.target, "target", Producer, d.dataProducer(f.Flow))
 
+	producer := settings{d.dataProducer(f.Flow), r}
+	f.Compression = producer.choice("compression.type", "none", []string{"none", "gzip", "snappy", "lz4", "zstd"})
+	f.MaxRequestSize = int32(producer.number("max.request.size", 1<<20, 1, 1<<31-1))
 	consumer := settings{d.flowClient(f.Flow, "source", f.Source, Consumer), r}
 	f.AutoOffsetReset = consumer.choice("auto.offset.reset", "earliest", []string{"earliest", "latest", "none"})
 	f.IsolationLevel = consumer.choice("isolation.level", "", []string{"read_committed", "read_uncommitted"})
