@@ -206,11 +206,12 @@ func TestErrorsNameClusterHostProtocolAndCause(t *testing.T) {
 		properties map[string]string
 		want       []string
 	}{
-		"TLS on a plain port":            {plain, trust, []string{plain, "over SSL", "A.security.protocol"}},
-		"TLS and SASL on a plain port":   {login, with(scram, "security.protocol", "SASL_SSL"), []string{login, "SASL_SSL (SCRAM-SHA-512)", "A.security.protocol"}},
-		"plain on a TLS port":            {secure, map[string]string{}, []string{secure, "PLAINTEXT", "TLS"}},
-		"SASL without TLS on a TLS port": {secure, scram, []string{secure, "SASL_PLAINTEXT", "A.security.protocol = SASL_SSL"}},
-		"plain where SASL is wanted":     {login, map[string]string{}, []string{login, "SASL (A.security.protocol)"}},
+		"TLS on a plain port":                       {plain, trust, []string{plain, "over SSL", "A.security.protocol"}},
+		"TLS and SASL on a plain port":              {login, with(scram, "security.protocol", "SASL_SSL"), []string{login, "SASL_SSL (SCRAM-SHA-512)", "A.security.protocol"}},
+		"plain on a TLS port":                       {secure, map[string]string{}, []string{secure, "PLAINTEXT", "TLS"}},
+		"plain on a port of Kafka's that wants TLS": {alertingPort(t), scram, []string{"speaks TLS", "A.security.protocol be SASL_SSL"}},
+		"SASL without TLS on a TLS port":            {secure, scram, []string{secure, "SASL_PLAINTEXT", "A.security.protocol = SASL_SSL"}},
+		"plain where SASL is wanted":                {login, map[string]string{}, []string{login, "SASL (A.security.protocol)"}},
 		"wrong password": {login, with(scram, "sasl.jaas.config", strings.ReplaceAll(jaas, "w;d=1", "wrong-pw")),
 			[]string{login, "user name or password", "A.sasl.jaas.config"}},
 		"mechanism the broker lacks":   {refusing(t, kerr.UnsupportedSaslMechanism), scram, []string{"SCRAM-SHA-512", "A.sasl.mechanism"}},
@@ -304,6 +305,28 @@ func TestSettingsReachTheClient(t *testing.T) {
 			t.Errorf("%s: got %v want %v", name, check.got, check.want)
 		}
 	}
+}
+
+// alertingPort answers anything with the alert that Kafka sends to a client that
+// does not speak TLS.
+func alertingPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.Write([]byte{21, 3, 3, 0, 2, 2, 80})
+			go io.Copy(io.Discard, conn)
+		}
+	}()
+	return l.Addr().String()
 }
 
 func closedPort(t *testing.T) string {

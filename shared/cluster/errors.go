@@ -177,6 +177,10 @@ func (c *connections) cause(f failure) string {
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return "the host name is not known here"
 	}
+	// franz-go tells an alert of TLS from an answer, by text alone.
+	if !usesTLS && strings.Contains(err.Error(), "tls alert") {
+		return fmt.Sprintf("the port speaks TLS; should %s be %s?", key, strings.Replace(c.protocol, "PLAINTEXT", "SSL", 1))
+	}
 	_, shaking := errors.AsType[*handshakeError](err)
 	switch {
 	case errors.Is(err, kerr.SaslAuthenticationFailed), f.stage == loggingIn && isClosed(err):
