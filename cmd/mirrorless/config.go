@@ -110,7 +110,7 @@ func writeFlow(w io.Writer, f config.Flow) {
 	line("names", "orders of %s is %s on %s (%s)", f.Source, f.RemoteTopic("orders"), f.Target, shortClass(f.PolicyClass))
 	line("new topics", "%s, replication factor %s", periodic(f.RefreshTopics, "looked for", "looked for at the start only"), factor(f.ReplicationFactor))
 	line("topic configs", "%s, but not %s", periodic(f.SyncTopicConfigs, "kept the same", "copied when a topic is created"), shortList(f.ConfigPropertiesExclude))
-	line("ACLs", "not copied yet")
+	line("ACLs", "%s", periodic(f.SyncTopicACLs, "rights to read copied", "not copied"))
 	line("groups", "%s", lists(f.Groups, f.GroupsExclude))
 	line("checkpoints", "%s", periodic(f.EmitCheckpoints, "written to "+f.CheckpointsTopic()+" on "+f.Target, "off"))
 	line("group offsets", "%s", periodic(f.SyncGroupOffsets, "committed on "+f.Target+" for groups without members", "not committed on "+f.Target))

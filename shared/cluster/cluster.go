@@ -30,20 +30,19 @@ import (
 // before the first request. properties are Java client properties; those that
 // mean nothing to franz-go are passed over. opts come last, so they win.
 func Dial(alias string, properties map[string]string, opts ...kgo.Opt) (*kgo.Client, error) {
-	all, err := Options(alias, properties, opts...)
+	opts, err := Options(alias, properties, opts...)
 	if err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(all...)
+	client, err := kgo.NewClient(opts...)
 	if err != nil {
 		return nil, fmt.Errorf("set up client of cluster %s: %w", alias, err)
 	}
 	return client, nil
 }
 
-// Options are what Dial makes a client of, for whoever makes a client with
-// options of its own. They serve one client: what it has learned of its
-// connections is in them.
+// Options returns what [Dial] makes a client of, for a caller that makes it
+// itself. They are for one client: they hold what [Explain] knows of it.
 func Options(alias string, properties map[string]string, opts ...kgo.Opt) ([]kgo.Opt, error) {
 	p := props{alias: alias, values: properties}
 	c := newConnections(alias, p.protocol())
