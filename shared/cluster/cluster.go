@@ -28,7 +28,8 @@ import (
 
 // Dial returns a client of the cluster known as alias. It opens no connection
 // before the first request. properties are Java client properties; those that
-// mean nothing to franz-go are passed over. opts come last, so they win.
+// mean nothing to franz-go are passed over. opts come last, so they win; a
+// kgo.Dialer among them has to speak TLS itself.
 func Dial(alias string, properties map[string]string, opts ...kgo.Opt) (*kgo.Client, error) {
 	opts, err := Options(alias, properties, opts...)
 	if err != nil {

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -105,9 +106,7 @@ func legacyLists(want map[string]any, file string) map[string]any {
 		"15": {"topics.exclude": []any{`.*[-.]internal`, `.*.replica`, `__consumer_offsets`}},
 		"38": {"topics.exclude": []any{`.*[-.]internal`, `.*.replica`, `__consumer_offsets`}},
 	}
-	for key, list := range lists[file[:2]] {
-		want[key] = list
-	}
+	maps.Copy(want, lists[file[:2]])
 	return want
 }
 

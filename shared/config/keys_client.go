@@ -17,7 +17,7 @@ type clientKey struct {
 func clientKeys() map[string]clientKey {
 	keys := map[string]clientKey{}
 	add := func(acts bool, roles []Role, names string) {
-		for _, name := range strings.Fields(names) {
+		for name := range strings.FieldsSeq(names) {
 			keys[name] = clientKey{roles, acts}
 		}
 	}
