@@ -21,8 +21,11 @@ import (
 // commands lists every command, in the order of the help text.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
+		demoCommand(),
+		runCommand(),
 		configCommand(),
 		decodeCommand(),
+		statusCommand(),
 		versionCommand(),
 	}
 }

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"mirrorless/localstack/stack"
+	"mirrorless/shared/config"
+	"mirrorless/shared/flow"
+	"mirrorless/shared/status"
+)
+
+// runOptions are the flags of run.
+type runOptions struct {
+	clusters  []string
+	functions string
+	binaries  string
+	state     string
+}
+
+func runCommand() *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run FILE",
+		Short: "Replicate on this machine, as connect-mirror-maker.sh does",
+		Long: `run starts the functions of every enabled flow of an mm2.properties file on this
+machine, with the event sources and schedules that AWS would give them, and goes
+on until Ctrl-C. It goes on where it stopped, also after a crash.
+
+The state is in .mirrorless/ beside FILE. With --functions bootstrap the
+functions are the binaries of "make build", and their state is in DynamoDB.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runFile(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], o)
+		},
+	}
+	cmd.Flags().StringSliceVar(&o.clusters, "clusters", nil, "run only the flows into these clusters, by alias")
+	cmd.Flags().StringVar(&o.functions, "functions", "in-process", "how the functions run: in-process or bootstrap")
+	cmd.Flags().StringVar(&o.binaries, "binaries", "", "folder of <function>/bootstrap (default: where mirrorless is)")
+	cmd.Flags().StringVar(&o.state, "state", "", "folder of the state (default: .mirrorless beside FILE)")
+	return cmd
+}
+
+func runFile(ctx context.Context, out, logs io.Writer, file string, o runOptions) (err error) {
+	if o.functions != "in-process" && o.functions != "bootstrap" {
+		return exit(exitUsage, fmt.Errorf("--functions is %q: set in-process or bootstrap", o.functions))
+	}
+	c, err := loadConfig(file)
+	if err != nil {
+		return err
+	}
+	if err := c.Err(); err != nil {
+		return err
+	}
+	flows, err := chosen(c, o.clusters)
+	if err != nil {
+		return err
+	}
+	dir := stateDir(o.state, file)
+	name, err := stackName(dir)
+	if err != nil {
+		return err
+	}
+	open := func() (stores, error) { return openFile(dir) }
+	if o.functions == "bootstrap" {
+		open = func() (stores, error) { return openTables(ctx, name) }
+	}
+	kept, err := open()
+	if err != nil {
+		return exit(exitUnreachable, err)
+	}
+	defer func() { err = errors.Join(err, kept.Close()) }()
+
+	for _, w := range c.Warnings {
+		fmt.Fprintln(logs, w)
+	}
+	announce(out, flows, dir, o)
+	r := &runner{logger: slog.New(slog.NewJSONHandler(logs, nil)), out: out, dir: dir}
+	for _, f := range flows {
+		store, err := kept.Store(ctx, f)
+		if err != nil {
+			return errors.Join(exit(exitUnreachable, fmt.Errorf("open the state of %s: %w", f, err)), r.stop())
+		}
+		s := stack.Options{Config: c, Flow: f, Store: store, Name: name, Logger: r.logger.With("flow", f.String())}
+		if o.functions == "bootstrap" {
+			if s.Binaries, err = binaries(o.binaries, file, kept.Table(f), f, logs); err != nil {
+				return errors.Join(err, r.stop())
+			}
+		}
+		if err := r.start(ctx, s); err != nil {
+			return errors.Join(err, r.stop())
+		}
+	}
+	return r.watch(ctx)
+}
+
+// chosen are the enabled flows into the named clusters, or all.
+func chosen(c *config.Config, clusters []string) ([]config.Flow, error) {
+	for _, alias := range clusters {
+		if _, ok := c.Cluster(alias); !ok {
+			return nil, exit(exitUsage, fmt.Errorf("--clusters names %q, which %s does not declare: it has %s", alias, c.File, strings.Join(c.Aliases(), ", ")))
+		}
+	}
+	flows := slices.DeleteFunc(c.Enabled(), func(f config.Flow) bool {
+		return len(clusters) > 0 && !slices.Contains(clusters, f.Target)
+	})
+	if len(flows) == 0 {
+		return nil, exit(exitFailed, fmt.Errorf("%s enables no flow to run: set <source>-><target>.enabled = true", c.File))
+	}
+	return flows, nil
+}
+
+// binaries are the bootstraps of a flow, with the environment that the template
+// gives them and what this process knows of AWS.
+func binaries(dir, file, table string, f config.Flow, logs io.Writer) (*stack.Binaries, error) {
+	if dir == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find the functions' binaries: %w", err)
+		}
+		dir = filepath.Dir(self)
+	}
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w", file, err)
+	}
+	env := map[string]string{"MIRRORLESS_FLOW": f.String(), "MIRRORLESS_CONFIG": path, "MIRRORLESS_TABLE": table}
+	for _, v := range os.Environ() {
+		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, "AWS_") {
+			env[name] = value
+		}
+	}
+	return &stack.Binaries{Dir: dir, Env: env, Logs: logs}, nil
+}
+
+// announce says what a run will do.
+func announce(out io.Writer, flows []config.Flow, dir string, o runOptions) {
+	for _, f := range flows {
+		fmt.Fprintf(out, "%s: topics %s become %s on %s", f, strings.Join(f.Topics, ", "), f.RemoteTopic("<topic>"), f.Target)
+		if f.EmitCheckpoints.Enabled {
+			fmt.Fprintf(out, "; offsets of groups %s are translated every %s", strings.Join(f.Groups, ", "), f.EmitCheckpoints.Interval)
+		}
+		if f.SyncGroupOffsets.Enabled {
+			fmt.Fprintf(out, " and committed on %s every %s", f.Target, f.SyncGroupOffsets.Interval)
+		}
+		fmt.Fprintln(out, ".")
+	}
+	where := "in " + filepath.Join(dir, stateFile)
+	if o.functions == "bootstrap" {
+		where = "in DynamoDB"
+	}
+	fmt.Fprintf(out, "Functions run %s; the state is %s. Connect's own topics, mm2-configs and mm2-status, are not made. Ctrl-C stops.\n", o.functions, where)
+}
+
+// runner is the stacks that run in this process.
+type runner struct {
+	logger *slog.Logger
+	out    io.Writer
+	dir    string
+	client []kgo.Opt
+	stacks []*stack.Stack
+}
+
+func (r *runner) start(ctx context.Context, o stack.Options) error {
+	o.ClientOptions = r.client
+	s, err := stack.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	r.stacks = append(r.stacks, s)
+	return nil
+}
+
+// stopWithin is what the event sources get to finish what is in flight.
+const stopWithin = 15 * time.Second
+
+// stop ends all stacks.
+func (r *runner) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+	defer cancel()
+	errs := make(chan error, len(r.stacks))
+	for _, s := range r.stacks {
+		go func() { errs <- s.Stop(ctx) }()
+	}
+	var all []error
+	for range r.stacks {
+		all = append(all, <-errs)
+	}
+	r.stacks = nil
+	return errors.Join(all...)
+}
+
+// watch shows the progress and answers status until ctx is done, and stops then.
+func (r *runner) watch(ctx context.Context) error {
+	silence, err := serveStatus(r.dir, r.reports)
+	if err != nil {
+		return errors.Join(err, r.stop())
+	}
+	r.show(ctx)
+	silence()
+	if err := r.stop(); err != nil {
+		// What was in flight is settled by the next run.
+		r.logger.Warn("stopped before all that was in flight was acknowledged", "error", err.Error())
+	}
+	fmt.Fprintln(r.out, "Stopped. The next run goes on from here.")
+	return nil
+}
+
+// reports is the status of every flow of this run.
+func (r *runner) reports(ctx context.Context) []status.Report {
+	out := make([]status.Report, len(r.stacks))
+	var wg sync.WaitGroup
+	for i, s := range r.stacks {
+		wg.Go(func() {
+			var err error
+			if out[i], err = flowStatus(ctx, s.Flow(), s.Store(), failures(s), status.DefaultTimeout); err != nil {
+				out[i] = status.Report{Flow: s.Flow().String(), Answer: status.Unknown, Sentence: fmt.Sprintf("The state cannot be read: %v.", err)}
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// failures are the last errors of a flow's event sources.
+func failures(s *stack.Stack) status.Failures {
+	out := status.Failures{}
+	for _, m := range s.Sources().Progress() {
+		if m.Err != nil {
+			out[flow.TopicPartition{Topic: m.Topic, Partition: status.AllPartitions}] = status.Failure{Error: m.Err.Error()}
+		}
+		for _, p := range m.Partitions {
+			if p.Err != nil {
+				out[flow.TopicPartition{Topic: m.Topic, Partition: p.Partition}] = status.Failure{Error: p.Err.Error(), Attempts: p.Failed}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,74 @@
+package function
+
+import (
+	"context"
+
+	"mirrorless/shared/checkpoint"
+	"mirrorless/shared/config"
+	"mirrorless/shared/heartbeat"
+	"mirrorless/shared/mirror"
+	"mirrorless/shared/topics"
+)
+
+// Mirror copies the records of a Kafka event.
+func Mirror(p *Parts) (Handler, error) {
+	a, b, err := p.both(config.Consumer, config.Producer)
+	if err != nil {
+		return nil, err
+	}
+	log, err := p.log(b)
+	if err != nil {
+		return nil, err
+	}
+	m := mirror.New(mirror.Options{Settings: p.Settings, Store: p.Store, Target: log, Source: a, Logger: p.Logger})
+	return HandlerFunc(func(ctx context.Context, payload []byte) ([]byte, error) {
+		reply, err := m.Handle(ctx, payload)
+		return reply, p.explain(err)
+	}), nil
+}
+
+// Topics keeps topics, their configs and the event sources in step.
+func Topics(p *Parts) (Handler, error) {
+	a, b, err := p.both(config.Admin, config.Admin)
+	if err != nil {
+		return nil, err
+	}
+	t := topics.New(topics.Options{
+		Settings: p.Settings, Reverse: p.reverse(), Store: p.Store, Source: a, Target: b,
+		EventSources: p.EventSources, Stack: p.Stack, Logger: p.Logger,
+	})
+	return p.scheduled(t.Run), nil
+}
+
+// Heartbeat emits one beat.
+func Heartbeat(p *Parts) (Handler, error) {
+	a, b, err := p.both(config.Producer, config.Producer)
+	if err != nil {
+		return nil, err
+	}
+	h := heartbeat.New(heartbeat.Options{Settings: p.Settings, Reverse: p.reverse(), Source: a, Target: b, Logger: p.Logger})
+	return p.scheduled(h.Run), nil
+}
+
+// Checkpoint translates group offsets and writes the slow internal records.
+func Checkpoint(p *Parts) (Handler, error) {
+	a, b, err := p.both(config.Admin, config.Admin)
+	if err != nil {
+		return nil, err
+	}
+	syncs, err := p.offsetSyncs()
+	if err != nil {
+		return nil, err
+	}
+	c := checkpoint.New(checkpoint.Options{
+		Settings: p.Settings, Store: p.Store, Source: a, Target: b, OffsetSyncs: syncs, Owner: p.Owner, Logger: p.Logger,
+	})
+	return p.scheduled(c.Run), nil
+}
+
+// scheduled is a function that a schedule invokes: its event says nothing.
+func (p *Parts) scheduled(run func(context.Context) error) Handler {
+	return HandlerFunc(func(ctx context.Context, _ []byte) ([]byte, error) {
+		return nil, p.explain(run(ctx))
+	})
+}

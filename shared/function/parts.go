@@ -1,0 +1,132 @@
+package function
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"mirrorless/shared/cluster"
+	"mirrorless/shared/config"
+	"mirrorless/shared/state"
+	"mirrorless/shared/target"
+	"mirrorless/shared/topics"
+)
+
+// Parts are what the functions of one flow are made of. Fill in the exported
+// fields; ClientOptions and EventSources may be left out. Clients are made when a
+// function first asks for them, and shared by those that run in one process.
+type Parts struct {
+	Config   *config.Config
+	Settings config.Flow
+	Store    state.Store
+	// Stack names the deployment in consumer group names.
+	Stack string
+	// Owner is unique to this process or environment; leases bear it.
+	Owner string
+	// EventSources keeps the event sources in step; nil where that is not topics'
+	// business.
+	EventSources topics.EventSources
+	Logger       *slog.Logger
+	// ClientOptions are applied to every Kafka client last.
+	ClientOptions []kgo.Opt
+
+	mu      sync.Mutex
+	clients map[string]*kgo.Client
+}
+
+// Close closes the clients, not the store.
+func (p *Parts) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.clients {
+		c.Close()
+	}
+	clear(p.clients)
+}
+
+func (p *Parts) source(role config.Role) (*kgo.Client, error) {
+	return p.dial(p.Settings.Source, role, p.Settings.SourceClient(role))
+}
+
+func (p *Parts) target(role config.Role) (*kgo.Client, error) {
+	return p.dial(p.Settings.Target, role, p.Settings.TargetClient(role))
+}
+
+func (p *Parts) dial(alias string, role config.Role, properties map[string]string) (*kgo.Client, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.clients == nil {
+		p.clients = map[string]*kgo.Client{}
+	}
+	key := string(role) + " " + alias
+	if c := p.clients[key]; c != nil {
+		return c, nil
+	}
+	c, err := cluster.Dial(alias, properties, p.ClientOptions...)
+	if err != nil {
+		return nil, err
+	}
+	p.clients[key] = c
+	return c, nil
+}
+
+// explain says more of an error that is no broker's answer: which cluster could
+// not be reached, over which protocol, and the likely cause.
+func (p *Parts) explain(err error) error {
+	_, network := errors.AsType[net.Error](err)
+	if !network && !errors.Is(err, io.EOF) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.clients {
+		if explained := cluster.Explain(c, err); !errors.Is(err, explained) {
+			return explained
+		}
+	}
+	return err
+}
+
+// both dials the two clusters in the given roles.
+func (p *Parts) both(source, target config.Role) (a, b *kgo.Client, err error) {
+	a, errA := p.source(source)
+	b, errB := p.target(target)
+	return a, b, errors.Join(errA, errB)
+}
+
+// log is the target's partitions, written as the target's producer settings
+// say.
+func (p *Parts) log(client *kgo.Client) (*target.Log, error) {
+	compress, err := target.Compression(p.Settings.Compression)
+	if err != nil {
+		return nil, fmt.Errorf("set up producer of cluster %s: %w", p.Settings.Target, err)
+	}
+	return target.New(client, target.Options{
+		Compress:   compress,
+		BatchBytes: min(int(p.Settings.MaxRequestSize), target.DefaultBatchBytes),
+	}), nil
+}
+
+// offsetSyncs is the client of the producer of offset syncs.
+func (p *Parts) offsetSyncs() (*kgo.Client, error) {
+	alias := p.Settings.Source
+	if p.Settings.OffsetSyncsOnTarget {
+		alias = p.Settings.Target
+	}
+	return p.dial(alias, "offset-syncs", p.Settings.OffsetSyncsClient())
+}
+
+// reverse is what the file says of the other direction.
+func (p *Parts) reverse() *config.Flow {
+	f, ok := p.Config.Flow(p.Settings.Reverse())
+	if !ok {
+		return nil
+	}
+	return &f
+}
