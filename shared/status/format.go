@@ -20,7 +20,7 @@ func Count(n int64) string {
 }
 
 // Age writes how long ago something was, as short as a glance wants it: 0.4s,
-// 3s, 4m12s, 2h3m, 5d. What lies ahead, by clocks that differ, is 0s.
+// 3s, 4m12s, 2h, 5d. What lies ahead, by clocks that differ, is 0s.
 func Age(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -31,11 +31,18 @@ func Age(d time.Duration) string {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", d/time.Second)
 	case d < time.Hour:
-		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
+		return units(int64(d/time.Minute), "m", int64(d%time.Minute/time.Second), "s")
 	case d < day:
-		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+		return units(int64(d/time.Hour), "h", int64(d%time.Hour/time.Minute), "m")
 	}
 	return Count(int64(d/day)) + "d"
+}
+
+func units(n int64, unit string, more int64, smaller string) string {
+	if more == 0 {
+		return fmt.Sprintf("%d%s", n, unit)
+	}
+	return fmt.Sprintf("%d%s%d%s", n, unit, more, smaller)
 }
 
 func counted(n int64, what string) string {

@@ -31,6 +31,8 @@ type Options struct {
 	// Failures are those of the event sources that this process runs: nil if it
 	// runs none, empty if none fails.
 	Failures Failures
+	// Functions are the failures of the scheduled functions, by name.
+	Functions map[string]Failure
 	// Now is the clock, time.Now if nil. Its location is that of the sentence.
 	Now func() time.Time
 	// Timeout is how long a cluster may take to answer, DefaultTimeout unless
@@ -200,10 +202,10 @@ func (g *gatherer) report(ctx context.Context) (Report, error) {
 	r := Report{
 		Flow:    g.Settings.Flow.String(),
 		At:      g.at,
-		Running: g.Failures != nil,
-		Source:  Cluster{Alias: g.Settings.Source, ID: g.a.id, Stored: g.row.SourceClusterID, Error: message(g.a.err)},
-		Target:  Cluster{Alias: g.Settings.Target, ID: g.b.id, Stored: g.row.TargetClusterID, Error: message(g.b.err)},
-		Topics:  []Topic{}, Holes: []Hole{}, Groups: groups(checkpoints),
+		Running: g.Failures != nil, Functions: g.Functions,
+		Source: Cluster{Alias: g.Settings.Source, ID: g.a.id, Stored: g.row.SourceClusterID, Error: message(g.a.err)},
+		Target: Cluster{Alias: g.Settings.Target, ID: g.b.id, Stored: g.row.TargetClusterID, Error: message(g.b.err)},
+		Topics: []Topic{}, Holes: []Hole{}, Groups: groups(checkpoints),
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.partitions)) {
 		r.Topics = append(r.Topics, g.topic(name))

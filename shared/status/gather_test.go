@@ -239,7 +239,7 @@ func TestRecordsThatAreNotCopied(t *testing.T) {
 	w.fill(w.b, "A.orders", 0, 1, noon)
 	w.at(0, 1)
 	w.at(1, 0)
-	r := w.want(status.No, "B is 2 records behind A in 1 of 2 partitions; the oldest of them is 4m0s old.")
+	r := w.want(status.No, "B is 2 records behind A in 1 of 2 partitions; the oldest of them is 4m old.")
 	if got, want := r.Topics[0].Partitions[0].Oldest, noon.Add(-4*time.Minute); !got.Equal(want) {
 		t.Errorf("oldest: got %s want %s", got, want)
 	}
@@ -272,7 +272,7 @@ func TestTheEndOfATransactionIsNothingToCopy(t *testing.T) {
 	}
 	// An event source delivers the records of an aborted one.
 	transaction(kgo.TryAbort)
-	w.want(status.No, "B is 2 records behind A in 1 of 2 partitions; the oldest of them is 1m0s old.")
+	w.want(status.No, "B is 2 records behind A in 1 of 2 partitions; the oldest of them is 1m old.")
 }
 
 func TestPartitionsWithoutAPosition(t *testing.T) {

@@ -2,6 +2,8 @@ package status
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -43,7 +45,7 @@ func Judge(r Report) (Answer, string) {
 		answer, main = Yes, fmt.Sprintf("%s holds everything that %s had at %s", b, a, at)
 	}
 	notes := f.notes(r)
-	if answer == Yes && (f.missing > 0 || f.expired > 0 || f.lost > 0 || f.failed > 0) {
+	if answer == Yes && (f.missing > 0 || f.expired > 0 || f.lost > 0 || f.failed > 0 || len(r.Functions) > 0) {
 		answer = No
 		main += ", but " + notes[0]
 		notes = notes[1:]
@@ -144,6 +146,9 @@ func (f *facts) notes(r Report) []string {
 			notes[len(notes)-1] += fmt.Sprintf("; and %d more", f.failed-1)
 		}
 		notes[len(notes)-1] += ")"
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Functions)) {
+		notes = append(notes, fmt.Sprintf("%s fails (%s)", name, short(r.Functions[name].Error)))
 	}
 	if f.holes > 0 {
 		is := " are"

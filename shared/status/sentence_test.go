@@ -61,7 +61,7 @@ func TestTheSentenceAnswersWhetherTheTargetIsComplete(t *testing.T) {
 		},
 		"behind and failing": {
 			status.Report{Topics: []status.Topic{topicOf("orders", done(), failing)}},
-			status.No, "B is 5 records behind A in 1 of 2 partitions; the oldest of them is 1m0s old; copying fails (orders-1: produce A.orders-1: nothing listens there).",
+			status.No, "B is 5 records behind A in 1 of 2 partitions; the oldest of them is 1m old; copying fails (orders-1: produce A.orders-1: nothing listens there).",
 		},
 		"behind, with the rest unknown": {
 			status.Report{Topics: []status.Topic{topicOf("orders", late(2, time.Second), unknown)}},
@@ -98,6 +98,12 @@ func TestTheSentenceAnswersWhetherTheTargetIsComplete(t *testing.T) {
 			status.Report{Topics: []status.Topic{topicOf("orders", failed, failed, failed)}},
 			status.No, "B holds everything that A had at 12:03:07.412, but copying fails (orders-0: fetch orders-0: timed out; and 2 more).",
 		},
+		"complete, with a function that fails": {
+			status.Report{Topics: []status.Topic{topicOf("orders", done())}, Functions: map[string]status.Failure{
+				"topics": {Error: "describe configs: not authorized"}, "checkpoint": {Error: "timed out"},
+			}},
+			status.No, "B holds everything that A had at 12:03:07.412, but checkpoint fails (timed out); topics fails (describe configs: not authorized).",
+		},
 		"complete, with an empty partition that is new": {
 			status.Report{Topics: []status.Topic{topicOf("orders", done(), status.Partition{})}},
 			status.Yes, "B holds everything that A had at 12:03:07.412; 1 of 2 partitions not prepared yet.",
@@ -116,7 +122,7 @@ func TestTheSentenceAnswersWhetherTheTargetIsComplete(t *testing.T) {
 		},
 		"target out of reach, and behind": {
 			status.Report{Target: status.Cluster{Error: "no answer"}, Topics: []status.Topic{topicOf("orders", late(7, 5*time.Minute))}},
-			status.No, "B is 7 records behind A in 1 of 1 partition; the oldest of them is 5m0s old; B does not answer (no answer).",
+			status.No, "B is 7 records behind A in 1 of 1 partition; the oldest of them is 5m old; B does not answer (no answer).",
 		},
 		"a partition without a leader": {
 			status.Report{Topics: []status.Topic{topicOf("orders", done(), unknown)}},
@@ -154,7 +160,7 @@ func TestNumbersAndAgesAreShort(t *testing.T) {
 	}
 	for d, want := range map[time.Duration]string{
 		-time.Hour: "0s", 0: "0s", 450 * time.Millisecond: "0.4s", 3900 * time.Millisecond: "3s",
-		252 * time.Second: "4m12s", 123 * time.Minute: "2h3m", 26 * time.Hour: "1d", 20_000 * 24 * time.Hour: "20,000d",
+		252 * time.Second: "4m12s", 123 * time.Minute: "2h3m", 2 * time.Hour: "2h", 5 * time.Minute: "5m", 26 * time.Hour: "1d", 20_000 * 24 * time.Hour: "20,000d",
 	} {
 		if got := status.Age(d); got != want {
 			t.Errorf("Age(%s): got %s want %s", d, got, want)

@@ -43,9 +43,12 @@ type Report struct {
 	At time.Time `json:"at"`
 	// Running says that the report is of the process that copies, so that
 	// LastError is known.
-	Running bool    `json:"running"`
-	Source  Cluster `json:"source"`
-	Target  Cluster `json:"target"`
+	Running bool `json:"running"`
+	// Functions holds what the scheduled functions failed with last, by name,
+	// as far as they have not succeeded since.
+	Functions map[string]Failure `json:"functions,omitempty"`
+	Source    Cluster            `json:"source"`
+	Target    Cluster            `json:"target"`
 	// Topics are those that the flow copies, by name.
 	Topics []Topic `json:"topics"`
 	Holes  []Hole  `json:"holes"`
