@@ -1,7 +1,6 @@
 package kafkaevent
 
 import (
-	"encoding/base64"
 	"math"
 	"strconv"
 	"unicode/utf8"
@@ -40,10 +39,10 @@ func RecordSize(r *Record) int {
 	n += stringSize(r.Topic) + intSize(int64(r.Partition)) + intSize(r.Offset) + intSize(r.Timestamp)
 	n += escapedSize(string(r.TimestampType))
 	if r.Key != nil {
-		n += len(`"key":"",`) + base64.StdEncoding.EncodedLen(len(r.Key))
+		n += len(`"key":"",`) + base64Size(len(r.Key))
 	}
 	if r.Value != nil {
-		n += len(`"value":"",`) + base64.StdEncoding.EncodedLen(len(r.Value))
+		n += len(`"value":"",`) + base64Size(len(r.Value))
 	}
 	for i := range r.Headers {
 		n += headerSize(&r.Headers[i])
@@ -166,12 +165,12 @@ func appendRecord(b []byte, r *Record) []byte {
 	b = append(b, '"')
 	if r.Key != nil {
 		b = append(b, `,"key":"`...)
-		b = base64.StdEncoding.AppendEncode(b, r.Key)
+		b = appendBase64(b, r.Key)
 		b = append(b, '"')
 	}
 	if r.Value != nil {
 		b = append(b, `,"value":"`...)
-		b = base64.StdEncoding.AppendEncode(b, r.Value)
+		b = appendBase64(b, r.Value)
 		b = append(b, '"')
 	}
 	b = append(b, `,"headers":[`...)
