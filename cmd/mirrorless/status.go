@@ -192,7 +192,7 @@ func chosenFlows(c *config.Config, name string) ([]config.Flow, error) {
 
 // askRunning gives the process time to find out that neither cluster answers.
 func askRunning(ctx context.Context, at status.Endpoint, timeout time.Duration) ([]status.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, 4*timeout)
+	ctx, cancel := context.WithTimeout(ctx, 3*timeout)
 	defer cancel()
 	return status.Ask(ctx, at)
 }
@@ -223,7 +223,7 @@ func explainState(err error, dir string, found bool, silence error) error {
 	case errors.Is(err, embedded.ErrInUse) && silence != nil:
 		return fmt.Errorf("%w, which does not answer (%w)", err, silence)
 	case errors.Is(err, embedded.ErrInUse):
-		return fmt.Errorf("%w, which serves no status; is it just starting?", err)
+		return fmt.Errorf("%w, which serves no status; is it just starting, or stopping?", err)
 	case errors.Is(err, fs.ErrNotExist) && found:
 		return fmt.Errorf("%w, and the mirrorless that ran here does not answer (%w)", err, silence)
 	case errors.Is(err, fs.ErrNotExist):

@@ -106,7 +106,7 @@ func (g *gatherer) ask(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		g.a = look(ctx, g.Source, g.SourceErr)
-		g.at = g.Now()
+		g.at = g.Now().Truncate(time.Millisecond)
 		g.a.measure(ctx, func(name string) bool {
 			_, ours := g.sources[name]
 			return ours || g.selector.Select(name).Copy

@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"mirrorless/localstack/kafka"
+	"mirrorless/localstack/kafka/kafkatest"
 	"mirrorless/shared/cluster"
 	"mirrorless/shared/config"
 	"mirrorless/shared/flow"
@@ -32,6 +34,11 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldOn(t, broker(t, "orders", "ignored"), broker(t, "A.orders", "local"))
+}
+
+func newWorldOn(t *testing.T, a, b string) *world {
 	t.Helper()
 	c := config.Parse("test", []byte(`
 clusters = A, B
@@ -55,7 +62,7 @@ A->B.topics = orders, users
 	}
 	w := &world{
 		t: t, store: store, settings: settings, versions: map[flow.TopicPartition]int64{},
-		a: dial(t, "A", broker(t, "orders", "ignored")), b: dial(t, "B", broker(t, "A.orders", "local")),
+		a: dial(t, "A", a), b: dial(t, "B", b),
 	}
 	w.options = status.Options{
 		Settings: settings, Store: store, Source: w.a, Target: w.b,
@@ -246,14 +253,27 @@ func TestRecordsThatAreNotCopied(t *testing.T) {
 }
 
 func TestTheEndOfATransactionIsNothingToCopy(t *testing.T) {
-	w := newWorld(t)
+	t.Run("kfake", func(t *testing.T) { theEndOfATransaction(t, newWorld(t)) })
+	t.Run("Kafka", func(t *testing.T) {
+		// One cluster is both.
+		address := kafkatest.Start(t, kafka.Options{}).Seeds()[0]
+		admin := kadm.NewClient(dial(t, "A", address))
+		if _, err := admin.CreateTopics(t.Context(), 2, 1, nil, "orders", "A.orders"); err != nil {
+			t.Fatal(err)
+		}
+		theEndOfATransaction(t, newWorldOn(t, address, address))
+	})
+}
+
+func theEndOfATransaction(t *testing.T, w *world) {
+	t.Helper()
 	producer, err := kgo.NewClient(
 		kgo.SeedBrokers(w.a.OptValue(kgo.SeedBrokers).([]string)...), kgo.TransactionalID("tx"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer producer.Close()
-	transaction := func(end kgo.TransactionEndTry) {
+	transaction := func(end kgo.TransactionEndTry, logEnd int64) {
 		if err := producer.BeginTransaction(); err != nil {
 			t.Fatal(err)
 		}
@@ -261,8 +281,18 @@ func TestTheEndOfATransactionIsNothingToCopy(t *testing.T) {
 		if err := producer.EndTransaction(t.Context(), end); err != nil {
 			t.Fatal(err)
 		}
+		// Kafka answers before the marker is in the log.
+		for {
+			ends, err := kadm.NewClient(w.a).ListEndOffsets(t.Context(), "orders")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o, _ := ends.Lookup("orders", 0); o.Offset == logEnd {
+				return
+			}
+		}
 	}
-	transaction(kgo.TryCommit)
+	transaction(kgo.TryCommit, 2)
 	w.fill(w.b, "A.orders", 0, 1, noon)
 	w.at(0, 1)
 	w.at(1, 0)
@@ -271,7 +301,7 @@ func TestTheEndOfATransactionIsNothingToCopy(t *testing.T) {
 		t.Errorf("got position %d and end %d, want 1 and 2", p.Position, p.End)
 	}
 	// An event source delivers the records of an aborted one.
-	transaction(kgo.TryAbort)
+	transaction(kgo.TryAbort, 4)
 	w.want(status.No, "B is 2 records behind A in 1 of 2 partitions; the oldest of them is 1m old.")
 }
 
