@@ -176,8 +176,8 @@ type Mapping struct {
 	rebalancing bool
 	committing  bool
 	stats       Stats
-	pollErr     error
-	commitErr   error
+	// What hinders the mapping as a whole.
+	locateErr, pollErr, commitErr error
 }
 
 // Start begins to read and to invoke. It does not wait for the cluster: what

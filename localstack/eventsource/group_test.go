@@ -252,6 +252,33 @@ func TestProgress(t *testing.T) {
 	})
 }
 
+func TestProgressSaysWhatHinders(t *testing.T) {
+	in(t, 1, func(t *testing.T, w *world) {
+		says := func(m *eventsource.Mapping, want string) {
+			t.Helper()
+			if err := m.Progress().Err; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q in it", err, want)
+			}
+		}
+		o := w.options()
+		o.Client = append(o.Client[:len(o.Client):len(o.Client)], kgo.SeedBrokers("localhost:1"))
+		away := w.start(o)
+		o = w.options()
+		o.Topic = "invoices"
+		missing := w.start(o)
+		time.Sleep(20 * time.Second)
+		says(away, "dial")
+		says(missing, "UNKNOWN_TOPIC_OR_PARTITION")
+		if _, err := kadm.NewClient(w.client).CreateTopic(t.Context(), 1, 1, nil, "invoices"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if p := missing.Progress(); p.Err != nil || len(p.Partitions) != 1 {
+			t.Errorf("got the progress %+v of a topic created late, want no error and its partition", p)
+		}
+	})
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	_, err := eventsource.Start(eventsource.Options{Topic: "orders", BatchSize: 20_000, Window: time.Hour})
 	for _, want := range []string{"no group", "no invoker", "batch size 20000", "batching window 1h"} {

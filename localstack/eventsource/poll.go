@@ -198,13 +198,38 @@ func (m *Mapping) fetched(_ context.Context, _ *kgo.Client, response *kmsg.Offse
 	return nil
 }
 
-// locate finds out where new partitions begin and end.
+// probeEvery is how often a mapping without partitions asks for the reason, and
+// how long it waits for the answer.
+const probeEvery = 5 * time.Second
+
+// locate finds out where new partitions begin and end; and why there are none,
+// about which the client keeps silent: it tries for ever to reach brokers, or to
+// find a topic.
 func (m *Mapping) locate() {
-	for m.wait(m.ctx, func() bool { return m.unlocated }) == nil {
+	for m.ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(m.ctx, probeEvery)
+		_ = m.wait(ctx, func() bool { return m.unlocated })
+		cancel()
 		m.mu.Lock()
+		known := !m.unlocated && len(m.partition) > 0
 		m.unlocated = false
 		m.mu.Unlock()
-		_ = m.Refresh(m.ctx) // the fetches tell, too
+		if known {
+			continue
+		}
+		ctx, cancel = context.WithTimeout(m.ctx, probeEvery)
+		err := m.Refresh(ctx)
+		cancel()
+		m.mu.Lock()
+		if len(m.partition) > 0 || m.ctx.Err() != nil {
+			err = nil // the fetches tell
+		}
+		tell := err != nil && m.locateErr == nil
+		m.locateErr = err
+		m.mu.Unlock()
+		if tell {
+			m.log.Warn("no partitions to read", "error", err)
+		}
 	}
 }
 

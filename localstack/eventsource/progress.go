@@ -61,7 +61,7 @@ func (p PartitionProgress) Behind() int64 {
 func (m *Mapping) Progress() Progress {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	progress := Progress{Topic: m.o.Topic, Group: m.o.Group, Stats: m.stats, Err: errors.Join(m.pollErr, m.commitErr)}
+	progress := Progress{Topic: m.o.Topic, Group: m.o.Group, Stats: m.stats, Err: errors.Join(m.locateErr, m.pollErr, m.commitErr)}
 	for _, p := range m.partition {
 		progress.Partitions = append(progress.Partitions, PartitionProgress{
 			Partition: p.number, Next: p.next, End: p.end, Committed: p.committed,
@@ -78,6 +78,9 @@ func (m *Mapping) Progress() Progress {
 func (m *Mapping) Refresh(ctx context.Context) error {
 	ends, err := m.admin.ListEndOffsets(ctx, m.o.Topic)
 	if err != nil {
+		return fmt.Errorf("list end offsets of %s: %w", m.o.Topic, err)
+	}
+	if err := ends.Error(); err != nil && !anyListed(ends) {
 		return fmt.Errorf("list end offsets of %s: %w", m.o.Topic, err)
 	}
 	starts := ends
@@ -98,6 +101,11 @@ func (m *Mapping) Refresh(ctx context.Context) error {
 	}
 	m.wake()
 	return nil
+}
+
+func anyListed(offsets kadm.ListedOffsets) (any bool) {
+	offsets.Each(func(o kadm.ListedOffset) { any = any || o.Err == nil })
+	return any
 }
 
 // beginsUnknown reports partitions of which only the starting position says
