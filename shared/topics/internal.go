@@ -116,8 +116,9 @@ func created(err error) (assumed, failed error) {
 }
 
 // createInternal creates internal topics. A right that is missing on the source
-// must not keep data from flowing, so it is told once and is no error.
-func (t *Topics) createInternal(ctx context.Context, topics []NewTopic) []error {
+// must not keep data from flowing, so it is told once and is no error. copied
+// reports that one was made that is itself to be copied: heartbeats on the source.
+func (t *Topics) createInternal(ctx context.Context, topics []NewTopic) (copied bool, errs []error) {
 	failed := map[string]error{}
 	for _, c := range []cluster{t.source, t.target} {
 		var mine []NewTopic
@@ -144,8 +145,9 @@ func (t *Topics) createInternal(ctx context.Context, topics []NewTopic) []error 
 				})
 			case answers[n.Name] == nil:
 				t.tellCreated(ctx, n)
+				copied = copied || c.alias == t.source.alias && t.rules.selector.Select(n.Name).Copy
 			}
 		}
 	}
-	return together("create internal topic", failed)
+	return copied, together("create internal topic", failed)
 }

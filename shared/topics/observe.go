@@ -83,11 +83,12 @@ func (t *Topics) rows(ctx context.Context) (map[string]state.EventSource, error)
 // choose selects the topics of the source that are copied. Without refresh, those
 // of the first complete round stay as they were then.
 func (t *Topics) choose(o *observation) {
+	own := t.rules.internalNames(true)
 	frozen := !t.Settings.RefreshTopics.Enabled && t.memory.settled
 	for _, name := range slices.Sorted(maps.Keys(o.source.topics)) {
 		verdict := t.rules.selector.Select(name)
 		if !verdict.Copy {
-			if verdict.Reason.ByPolicy() {
+			if verdict.Reason.ByPolicy() && !slices.Contains(own, name) {
 				o.skipped = append(o.skipped, Skipped{Topic: name, Reason: verdict.Reason})
 			}
 			continue

@@ -148,10 +148,10 @@ func (t *Topics) ask(ctx context.Context, o observation, todo []topic, missing m
 		copied := flow.TopicPartition{Topic: tp.remote, Partition: partition.Partition}
 		switch err := errors.Join(failed[partition], endFailed[partition], atFailed[partition]); {
 		case err != nil:
-			failed[partition] = fmt.Errorf("read the offsets of cluster %s: %w", t.source.alias, err)
+			failed[partition] = fmt.Errorf("read the offsets of cluster %s: %w", t.source.alias, hint(err, "DESCRIBE", tp.name, t.source.alias))
 			continue
 		case thereFailed[copied] != nil:
-			failed[partition] = fmt.Errorf("read the end of %s on cluster %s: %w", copied, t.target.alias, thereFailed[copied])
+			failed[partition] = fmt.Errorf("read the end of %s on cluster %s: %w", copied, t.target.alias, hint(thereFailed[copied], "DESCRIBE", tp.remote, t.target.alias))
 			continue
 		}
 		b := beginning{

@@ -164,23 +164,39 @@ func (t *Topics) Plan(ctx context.Context) (Plan, error) {
 func (t *Topics) Run(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	o, err := t.observe(ctx)
+	o, p, err := t.look(ctx)
 	if err != nil {
 		return err
 	}
-	if o.flow, err = t.settleFlow(ctx, o); err != nil {
-		return err
+	copied, errs := t.createInternal(ctx, p.Internal)
+	if copied {
+		// It is a topic of the source from now on.
+		if o, p, err = t.look(ctx); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
 	}
-	return t.apply(ctx, o, t.rules.diff(o))
+	return errors.Join(append(errs, t.apply(ctx, o, p)...)...)
 }
 
-// apply does what the plan says: first what mirror waits for.
-func (t *Topics) apply(ctx context.Context, o observation, p Plan) error {
+// look observes and finds the differences. The flow has its row from then on.
+func (t *Topics) look(ctx context.Context) (observation, Plan, error) {
+	o, err := t.observe(ctx)
+	if err != nil {
+		return o, Plan{}, err
+	}
+	if o.flow, err = t.settleFlow(ctx, o); err != nil {
+		return o, Plan{}, err
+	}
+	p := t.rules.diff(o)
 	t.tellPlan(ctx, p)
 	t.memory.looked = true
+	return o, p, nil
+}
+
+// apply does what the plan says about copies: first what mirror waits for.
+func (t *Topics) apply(ctx context.Context, o observation, p Plan) []error {
 	errs := p.Problems
 	failed := map[string]bool{} // topics of the source
-	errs = append(errs, t.createInternal(ctx, p.Internal)...)
 	errs = append(errs, t.createCopies(ctx, p.Create, failed)...)
 	errs = append(errs, t.growCopies(ctx, p.Grow, failed)...)
 	copies, late := t.await(ctx, o, p, failed)
@@ -203,7 +219,7 @@ func (t *Topics) apply(ctx context.Context, o observation, p Plan) error {
 			t.memory.acls = o.now
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // remember notes which partitions have positions.
