@@ -54,10 +54,11 @@ func record(n int) kgo.Record {
 }
 
 // side is a partition of a test: its log start and its records, with offsets
-// from there on.
+// from there on. If appended, its timestamps are those of the appends.
 type side struct {
-	start   int64
-	records []kgo.Record
+	start    int64
+	records  []kgo.Record
+	appended bool
 }
 
 func (s side) log(seed maphash.Seed) *memoryLog {
@@ -74,9 +75,13 @@ func (s side) log(seed maphash.Seed) *memoryLog {
 func compareSides(t testing.TB, a, b side, latest bool) *ledger {
 	t.Helper()
 	seed := maphash.MakeSeed()
+	logA, logB := a.log(seed), b.log(seed)
+	for i := range logB.entries {
+		logB.entries[i].appended = b.appended
+	}
 	c := &comparison{
-		source: openStream(t.Context(), a.log(seed), a.start, func(int64) {}),
-		target: openStream(t.Context(), b.log(seed), b.start, func(int64) {}),
+		source: openStream(t.Context(), logA, a.start, func(int64) {}),
+		target: openStream(t.Context(), logB, b.start, func(int64) {}),
 		ledger: newLedger(0, 1000),
 	}
 	if b.start > 0 || latest {
@@ -133,137 +138,137 @@ func TestEachFaultIsOneFinding(t *testing.T) {
 		latest bool
 		want   []string
 	}{
-		"equal":      {a: side{0, whole()}, b: side{0, whole()}},
+		"equal":      {a: side{start: 0, records: whole()}, b: side{start: 0, records: whole()}},
 		"both empty": {},
 		"one dropped": {
-			a: side{0, whole()}, b: side{0, slices.Delete(whole(), 700, 701)},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: slices.Delete(whole(), 700, 701)},
 			want: []string{"missing A 700 before 700"},
 		},
 		"a thousand dropped": {
-			a: side{0, whole()}, b: side{0, slices.Delete(whole(), 700, 1700)},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: slices.Delete(whole(), 700, 1700)},
 			want: []string{"missing A 700 to 1699 before 700"},
 		},
 		"the first dropped": {
-			a: side{0, whole()}, b: side{0, whole()[1:]},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: whole()[1:]},
 			want: []string{"missing A 0 before 0"},
 		},
 		"one doubled": {
-			a: side{0, whole()}, b: side{0, slices.Insert(whole(), 701, whole()[700])},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: slices.Insert(whole(), 701, whole()[700])},
 			want: []string{"duplicated A 700 B 701"},
 		},
 		"a range doubled": {
-			a: side{0, whole()}, b: side{0, slices.Insert(whole(), 2000, whole()[1000:2000]...)},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: slices.Insert(whole(), 2000, whole()[1000:2000]...)},
 			want: []string{"duplicated A 1000 to 1999 B 2000 to 2999"},
 		},
 		"the last one doubled": {
-			a: side{0, whole()}, b: side{0, append(whole(), whole()[n-1])},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: append(whole(), whole()[n-1])},
 			want: []string{"duplicated A 4999 B 5000"},
 		},
 		"one doubled before its time": {
-			a: side{0, whole()}, b: side{0, slices.Insert(whole(), 600, whole()[700])},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: slices.Insert(whole(), 600, whole()[700])},
 			want: []string{"duplicated A 700 B 600"},
 		},
 		"two swapped": {
-			a: side{0, whole()}, b: side{0, edit(whole(), func(r []kgo.Record) { r[700], r[701] = r[701], r[700] })},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700], r[701] = r[701], r[700] })},
 			want: []string{"reordered A 700 B 701"},
 		},
 		"the last two swapped": {
-			a: side{0, whole()}, b: side{0, edit(whole(), func(r []kgo.Record) { r[n-1], r[n-2] = r[n-2], r[n-1] })},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[n-1], r[n-2] = r[n-2], r[n-1] })},
 			want: []string{"reordered A 4999 B 4998"},
 		},
 		"one far too late": {
-			a: side{0, whole()}, b: side{0, slices.Insert(slices.Delete(whole(), 700, 701), 4000, whole()[700])},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: slices.Insert(slices.Delete(whole(), 700, 701), 4000, whole()[700])},
 			want: []string{"reordered A 700 B 4000"},
 		},
 		"one far too early": {
-			a: side{0, whole()}, b: side{0, slices.Delete(slices.Insert(whole(), 700, whole()[4000]), 4001, 4002)},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: slices.Delete(slices.Insert(whole(), 700, whole()[4000]), 4001, 4002)},
 			want: []string{"reordered A 4000 B 700"},
 		},
 		"a timestamp off by one": {
-			a: side{0, whole()}, b: side{0, edit(whole(), func(r []kgo.Record) { r[700].Timestamp = r[700].Timestamp.Add(time.Millisecond) })},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700].Timestamp = r[700].Timestamp.Add(time.Millisecond) })},
 			want: []string{"altered A 700 B 700 timestamp"},
 		},
 		"a null made empty": {
-			a:    side{0, edit(whole(), func(r []kgo.Record) { r[700].Value = nil })},
-			b:    side{0, edit(whole(), func(r []kgo.Record) { r[700].Value = []byte{} })},
+			a:    side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700].Value = nil })},
+			b:    side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700].Value = []byte{} })},
 			want: []string{"altered A 700 B 700 value"},
 		},
 		"a key made null": {
-			a: side{0, whole()}, b: side{0, edit(whole(), func(r []kgo.Record) { r[700].Key = nil })},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700].Key = nil })},
 			want: []string{"altered A 700 B 700 key"},
 		},
 		"a header byte": {
-			a:    side{0, edit(whole(), func(r []kgo.Record) { r[700].Headers = []kgo.RecordHeader{header("a", []byte{1})} })},
-			b:    side{0, edit(whole(), func(r []kgo.Record) { r[700].Headers = []kgo.RecordHeader{header("a", []byte{2})} })},
+			a:    side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700].Headers = []kgo.RecordHeader{header("a", []byte{1})} })},
+			b:    side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700].Headers = []kgo.RecordHeader{header("a", []byte{2})} })},
 			want: []string{"altered A 700 B 700 headers"},
 		},
 		"headers in another order": {
-			a: side{0, edit(whole(), func(r []kgo.Record) {
+			a: side{start: 0, records: edit(whole(), func(r []kgo.Record) {
 				r[700].Headers = []kgo.RecordHeader{header("a", nil), header("b", []byte{})}
 			})},
-			b: side{0, edit(whole(), func(r []kgo.Record) {
+			b: side{start: 0, records: edit(whole(), func(r []kgo.Record) {
 				r[700].Headers = []kgo.RecordHeader{header("b", []byte{}), header("a", nil)}
 			})},
 			want: []string{"altered A 700 B 700 headers"},
 		},
 		"a null header made empty": {
-			a:    side{0, edit(whole(), func(r []kgo.Record) { r[700].Headers = []kgo.RecordHeader{header("a", nil)} })},
-			b:    side{0, edit(whole(), func(r []kgo.Record) { r[700].Headers = []kgo.RecordHeader{header("a", []byte{})} })},
+			a:    side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700].Headers = []kgo.RecordHeader{header("a", nil)} })},
+			b:    side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700].Headers = []kgo.RecordHeader{header("a", []byte{})} })},
 			want: []string{"altered A 700 B 700 headers"},
 		},
 		"a null header lost": {
-			a: side{0, edit(whole(), func(r []kgo.Record) {
+			a: side{start: 0, records: edit(whole(), func(r []kgo.Record) {
 				r[700].Headers = []kgo.RecordHeader{header("a", nil), header("b", []byte{1}), header("c", nil)}
 			})},
-			b:    side{0, edit(whole(), func(r []kgo.Record) { r[700].Headers = []kgo.RecordHeader{header("b", []byte{1})} })},
+			b:    side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700].Headers = []kgo.RecordHeader{header("b", []byte{1})} })},
 			want: []string{"header lost A 700 B 700 headers"},
 		},
 		"every null header lost, one record dropped": {
-			a: side{0, edit(whole(), func(r []kgo.Record) {
+			a: side{start: 0, records: edit(whole(), func(r []kgo.Record) {
 				for i := range r {
 					r[i].Headers = []kgo.RecordHeader{header("a", nil)}
 				}
 			})},
-			b: side{0, slices.Delete(whole(), 700, 701)},
+			b: side{start: 0, records: slices.Delete(whole(), 700, 701)},
 			want: []string{
 				"header lost A 0 to 699 B 0 to 699 headers", "missing A 700 before 700",
 				"header lost A 701 to 4999 B 700 to 4998 headers",
 			},
 		},
 		"behind": {
-			a: side{0, whole()}, b: side{0, whole()[:4000]},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: whole()[:4000]},
 			want: []string{"behind A 4000 to 4999 before 4000"},
 		},
 		"behind by all": {
-			a: side{0, whole()}, b: side{},
+			a: side{start: 0, records: whole()}, b: side{},
 			want: []string{"behind A 0 to 4999 before 0"},
 		},
 		"a foreign record at the end": {
-			a: side{0, whole()}, b: side{0, append(whole(), record(-1))},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: append(whole(), record(-1))},
 			want: []string{"extra B 5000 before 5000"},
 		},
 		"a foreign record in the middle": {
-			a: side{0, whole()}, b: side{0, slices.Insert(whole(), 700, record(-1))},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: slices.Insert(whole(), 700, record(-1))},
 			want: []string{"extra B 700 before 700"},
 		},
 		"a foreign record, and behind": {
-			a: side{0, whole()}, b: side{0, append(whole()[:4000:4000], record(-1))},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: append(whole()[:4000:4000], record(-1))},
 			want: []string{"behind A 4000 to 4999 before 4000", "extra B 4000 before 5000"},
 		},
 		"a foreign record in place of another": {
-			a: side{0, whole()}, b: side{0, edit(whole(), func(r []kgo.Record) { r[700] = kgo.Record{Key: []byte("x"), Value: []byte("y")} })},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700] = kgo.Record{Key: []byte("x"), Value: []byte("y")} })},
 			want: []string{"missing A 700 before 700", "extra B 700 before 701"},
 		},
 		"altered beside dropped": {
-			a: side{0, whole()},
-			b: side{0, edit(slices.Delete(whole(), 700, 701), func(r []kgo.Record) { r[700].Value = []byte("other") })},
+			a: side{start: 0, records: whole()},
+			b: side{start: 0, records: edit(slices.Delete(whole(), 700, 701), func(r []kgo.Record) { r[700].Value = []byte("other") })},
 			want: []string{
 				"missing A 700 before 700", "altered A 701 B 700 value",
 			},
 		},
 		"many kinds": {
-			a: side{0, whole()},
-			b: side{0, edit(slices.Delete(whole(), 10, 12), func(r []kgo.Record) {
+			a: side{start: 0, records: whole()},
+			b: side{start: 0, records: edit(slices.Delete(whole(), 10, 12), func(r []kgo.Record) {
 				r[4000], r[4001] = r[4001], r[4000]
 				r[200].Key = []byte{}
 				r[4500] = r[4400]
@@ -274,40 +279,40 @@ func TestEachFaultIsOneFinding(t *testing.T) {
 			},
 		},
 		"log start later on the target": {
-			a: side{0, whole()}, b: side{300, whole()[300:]},
+			a: side{start: 0, records: whole()}, b: side{start: 300, records: whole()[300:]},
 			want: []string{"unprovable A 0 to 299"},
 		},
 		"log start later on the target, at other offsets": {
-			a: side{0, whole()}, b: side{4, slices.Delete(whole()[300:], 10, 11)},
+			a: side{start: 0, records: whole()}, b: side{start: 4, records: slices.Delete(whole()[300:], 10, 11)},
 			want: []string{"unprovable A 0 to 299", "missing A 310 before 14"},
 		},
 		"log start later on the source": {
-			a: side{300, whole()[300:]}, b: side{0, whole()},
+			a: side{start: 300, records: whole()[300:]}, b: side{start: 0, records: whole()},
 			want: []string{"unprovable B 0 to 299"},
 		},
 		"log start later on the source, which is empty": {
-			a: side{5000, nil}, b: side{0, whole()},
+			a: side{start: 5000, records: nil}, b: side{start: 0, records: whole()},
 			want: []string{"unprovable B 0 to 4999"},
 		},
 		"log start later on the target, which is empty": {
-			a: side{0, whole()}, b: side{5000, nil},
+			a: side{start: 0, records: whole()}, b: side{start: 5000, records: nil},
 			want: []string{"unprovable A 0 to 4999"},
 		},
 		"log start later on the target, altered there": {
-			a: side{0, whole()}, b: side{300, edit(whole()[300:], func(r []kgo.Record) { r[0].Value = []byte("other") })},
+			a: side{start: 0, records: whole()}, b: side{start: 300, records: edit(whole()[300:], func(r []kgo.Record) { r[0].Value = []byte("other") })},
 			want: []string{"unprovable A 0 to 299", "altered A 300 B 300 value"},
 		},
 		"begun late": {
-			a: side{0, whole()}, b: side{0, whole()[300:]}, latest: true,
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: whole()[300:]}, latest: true,
 			want: []string{"unprovable A 0 to 299"},
 		},
 		"begun late unasked": {
-			a: side{0, whole()}, b: side{0, whole()[300:]},
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: whole()[300:]},
 			want: []string{"missing A 0 to 299 before 0"},
 		},
 		"every timestamp altered, one record dropped": {
-			a: side{0, whole()},
-			b: side{0, edit(slices.Delete(whole(), 700, 701), func(r []kgo.Record) {
+			a: side{start: 0, records: whole()},
+			b: side{start: 0, records: edit(slices.Delete(whole(), 700, 701), func(r []kgo.Record) {
 				for i := range r {
 					r[i].Timestamp = r[i].Timestamp.Add(time.Hour)
 				}
@@ -318,7 +323,7 @@ func TestEachFaultIsOneFinding(t *testing.T) {
 			},
 		},
 		"nothing in common": {
-			a: side{0, whole()}, b: side{0, edit(sequence(100_000, n), func(r []kgo.Record) {
+			a: side{start: 0, records: whole()}, b: side{start: 0, records: edit(sequence(100_000, n), func(r []kgo.Record) {
 				for i := range r {
 					r[i].Key = nil
 				}
@@ -326,11 +331,11 @@ func TestEachFaultIsOneFinding(t *testing.T) {
 			want: []string{"behind A 0 to 4999 before 0", "extra B 0 to 4999 before 5000"},
 		},
 		"all the same record, one dropped": {
-			a: side{0, repeat(n)}, b: side{0, repeat(n - 1)},
+			a: side{start: 0, records: repeat(n)}, b: side{start: 0, records: repeat(n - 1)},
 			want: []string{"behind A 4999 before 4999"},
 		},
 		"all the same record, one doubled": {
-			a: side{0, repeat(n)}, b: side{0, repeat(n + 1)},
+			a: side{start: 0, records: repeat(n)}, b: side{start: 0, records: repeat(n + 1)},
 			want: []string{"duplicated A 4999 B 5000"},
 		},
 	} {
@@ -388,7 +393,7 @@ func TestLargeDifferencesAreOneFinding(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := shorts(compareSides(t, side{0, a}, side{0, test.b}, false))
+			got := shorts(compareSides(t, side{start: 0, records: a}, side{start: 0, records: test.b}, false))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
@@ -398,7 +403,7 @@ func TestLargeDifferencesAreOneFinding(t *testing.T) {
 	// window, and the rest.
 	t.Run("35,000 in place of 40,000", func(t *testing.T) {
 		b := slices.Concat(a[:10_000], sequence(n, 35_000), a[50_000:])
-		l := compareSides(t, side{0, a}, side{0, b}, false)
+		l := compareSides(t, side{start: 0, records: a}, side{start: 0, records: b}, false)
 		if got := l.counts.String(); got != "missing 40000, extra 35000" || len(l.findings) > 4 {
 			t.Errorf("got %s in %d findings, want missing 40000, extra 35000 in 4 at most", got, len(l.findings))
 		}
@@ -444,7 +449,7 @@ func TestNoDamageIsEqual(t *testing.T) {
 			}
 		}
 		same := slices.EqualFunc(a, b, func(x, y kgo.Record) bool { return string(x.Value) == string(y.Value) })
-		l := compareSides(t, side{0, a}, side{0, b}, false)
+		l := compareSides(t, side{start: 0, records: a}, side{start: 0, records: b}, false)
 		if equal := l.counts.Equal == int64(len(a)) && len(a) == len(b) && len(l.findings) == 0; equal != same {
 			t.Fatalf("got equal %v after damage, want %v: %+v", equal, same, l.counts)
 		}
@@ -452,19 +457,37 @@ func TestNoDamageIsEqual(t *testing.T) {
 }
 
 func TestTimestampsThatSayNothingAreNotCompared(t *testing.T) {
-	a, b := sequence(0, 3000), slices.Delete(sequence(0, 3000), 700, 701)
-	for i := range a {
-		a[i].Timestamp = time.UnixMilli(-1)
+	others := func() []kgo.Record {
+		return edit(slices.Delete(sequence(0, 3000), 700, 701), func(r []kgo.Record) {
+			for i := range r {
+				r[i].Timestamp = time.UnixMilli(int64(i))
+			}
+			r[1000].Value = []byte("other")
+			r[2000], r[2001] = r[2001], r[2000]
+		})
 	}
-	if diff := cmp.Diff([]string{"missing A 700 before 700"}, shorts(compareSides(t, side{0, a}, side{0, b}, false))); diff != "" {
-		t.Errorf("findings (-want +got):\n%s", diff)
+	none := edit(sequence(0, 3000), func(r []kgo.Record) {
+		for i := range r {
+			r[i].Timestamp = time.UnixMilli(-1)
+		}
+	})
+	want := []string{"missing A 700 before 700", "altered A 1001 B 1000 value", "reordered A 2001 B 2001"}
+	for name, test := range map[string]struct{ a, b side }{
+		"the target's broker sets its own": {side{records: sequence(0, 3000)}, side{records: others(), appended: true}},
+		"the source has none":              {side{records: none}, side{records: others()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(want, shorts(compareSides(t, test.a, test.b, false))); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
 func BenchmarkCompare(b *testing.B) {
 	const n = 100_000
 	seed := maphash.MakeSeed()
-	a := side{0, sequence(0, n)}.log(seed)
+	a := side{start: 0, records: sequence(0, n)}.log(seed)
 	b.ReportAllocs()
 	for b.Loop() {
 		c := &comparison{

@@ -64,9 +64,8 @@ func (d *decoder) begin(p *kmsg.FetchResponseTopicPartition) {
 	d.partition.AbortedTransactions = slices.Clone(p.AbortedTransactions)
 }
 
-// batch returns the records of a batch that is read from the offset at on;
-// entries gives them back.
-func (d *decoder) batch(frame []byte, at int64) ([]*kgo.Record, error) {
+// batch appends the data records of a batch to out, from the offset at on.
+func (d *decoder) batch(out []entry, frame []byte, at int64) ([]entry, error) {
 	_, next, _ := cutBatch(frame)
 	d.at = max(at, next)
 	d.opts.Offset = at
@@ -79,12 +78,7 @@ func (d *decoder) batch(frame []byte, at int64) ([]*kgo.Record, error) {
 	if after < d.at {
 		return nil, fmt.Errorf("decode: the batch is not intact: %w", kerr.CorruptMessage)
 	}
-	return got.Records, nil
-}
-
-// entries appends the data records to out.
-func (d *decoder) entries(out []entry, records []*kgo.Record) []entry {
-	for _, r := range records {
+	for _, r := range got.Records {
 		switch {
 		case r.Attrs.IsControl():
 			d.endTransaction(r)
@@ -94,7 +88,7 @@ func (d *decoder) entries(out []entry, records []*kgo.Record) []entry {
 		}
 		r.Recycle()
 	}
-	return out
+	return out, nil
 }
 
 // endTransaction drops an aborted transaction of which this is the marker, so

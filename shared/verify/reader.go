@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	// fetchBytes bounds one fetch. The broker exceeds it for one batch only.
-	fetchBytes = 4 << 20
-	// chunkLength is how many records are handed on together.
+	// chunkLength is from how many records on they are handed on, at the end of
+	// a batch.
 	chunkLength = 4096
 	// patience is how long a partition may give nothing.
 	patience = time.Minute
@@ -44,6 +43,7 @@ type reader struct {
 	client    *kgo.Client
 	committed bool
 	seed      maphash.Seed
+	bytes     int32 // of one fetch, at most; the broker exceeds it for one batch only
 
 	mu      sync.Mutex
 	leaders map[place]int32
@@ -137,34 +137,39 @@ func (f *brokerFeed) decode(ctx context.Context, at int64) {
 	d := newDecoder(f.log)
 	for got := range f.raw {
 		d.begin(&got.partition)
+		chunk := f.chunk()
 		in := got.partition.RecordBatches
 		for frame, _, ok := cutBatch(in); ok; frame, _, ok = cutBatch(in) {
 			in = in[len(frame):]
-			records, err := d.batch(frame, at)
-			if err != nil {
+			var err error
+			if chunk, err = d.batch(chunk, frame, at); err != nil {
 				f.err = fmt.Errorf("read %s-%d of %s at offset %d: %w", f.log.topic, f.log.partition, f.log.name, at, err)
 				return
 			}
-			for len(records) > 0 {
-				chunk := f.chunk()
-				n := min(len(records), chunkLength)
-				chunk = d.entries(chunk, records[:n])
-				records = records[n:]
-				if len(chunk) == 0 {
-					f.release(chunk)
-					continue
-				}
-				select {
-				case f.chunks <- chunk:
-				case <-ctx.Done():
-					f.err = context.Cause(ctx)
+			at = d.at
+			if len(chunk) >= chunkLength {
+				if f.err = f.send(ctx, chunk); f.err != nil {
 					return
 				}
+				chunk = f.chunk()
 			}
-			at = d.at
+		}
+		if len(chunk) == 0 {
+			f.release(chunk)
+		} else if f.err = f.send(ctx, chunk); f.err != nil {
+			return
 		}
 	}
 	f.err = f.fetchErr
+}
+
+func (f *brokerFeed) send(ctx context.Context, chunk []entry) error {
+	select {
+	case f.chunks <- chunk:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (f *brokerFeed) release(chunk []entry) {
@@ -224,7 +229,7 @@ func (l *brokerLog) try(ctx context.Context, at int64) (fetched, error) {
 	req := kmsg.NewPtrFetchRequest()
 	req.MaxWaitMillis = 500
 	req.MinBytes = 1
-	req.MaxBytes = fetchBytes
+	req.MaxBytes = l.bytes
 	req.SessionEpoch = -1 // outside any session
 	if l.committed {
 		req.IsolationLevel = 1
@@ -232,7 +237,7 @@ func (l *brokerLog) try(ctx context.Context, at int64) (fetched, error) {
 	t := kmsg.NewFetchRequestTopic()
 	t.Topic, t.TopicID = l.topic, l.id
 	p := kmsg.NewFetchRequestTopicPartition()
-	p.Partition, p.FetchOffset, p.PartitionMaxBytes = l.partition, at, fetchBytes
+	p.Partition, p.FetchOffset, p.PartitionMaxBytes = l.partition, at, l.bytes
 	t.Partitions = append(t.Partitions, p)
 	req.Topics = append(req.Topics, t)
 	answer, err := l.client.Broker(int(node)).RetriableRequest(ctx, req)

@@ -75,7 +75,8 @@ type Pair struct{ Source, Target string }
 // Verification is a comparison to be run; make one with New.
 type Verification struct {
 	Options
-	seed maphash.Seed
+	seed       maphash.Seed
+	fetchBytes int32
 
 	mu          sync.Mutex // of the progress
 	done, total int64
@@ -89,7 +90,7 @@ func New(o Options) *Verification {
 	if o.Findings <= 0 {
 		o.Findings = 100
 	}
-	return &Verification{Options: o, seed: maphash.MakeSeed()}
+	return &Verification{Options: o, seed: maphash.MakeSeed(), fetchBytes: 4 << 20}
 }
 
 // Run compares. The error is that of a cluster that cannot be asked for its
@@ -162,7 +163,7 @@ func (v *Verification) dial(ctx context.Context) (sides, error) {
 		clients[i] = client
 	}
 	of := func(c Cluster, client *kgo.Client) *reader {
-		return &reader{name: c.Name, client: client, committed: c.Committed, seed: v.seed, leaders: map[place]int32{}}
+		return &reader{name: c.Name, client: client, committed: c.Committed, seed: v.seed, bytes: v.fetchBytes, leaders: map[place]int32{}}
 	}
 	return sides{of(v.Source, clients[0]), of(v.Target, clients[1])}, nil
 }
