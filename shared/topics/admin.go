@@ -31,7 +31,7 @@ func (c cluster) create(ctx context.Context, topics []NewTopic, validateOnly boo
 		t.Topic, t.NumPartitions, t.ReplicationFactor = n.Name, n.Partitions, n.ReplicationFactor
 		for name, value := range n.Configs {
 			e := kmsg.NewCreateTopicsRequestTopicConfig()
-			e.Name, e.Value = name, kmsg.StringPtr(value)
+			e.Name, e.Value = name, new(value)
 			t.Configs = append(t.Configs, e)
 		}
 		req.Topics = append(req.Topics, t)
@@ -81,7 +81,7 @@ func (c cluster) alter(ctx context.Context, changes []ConfigChange) map[string]e
 			e := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
 			e.Name, e.Op = op.Name, kmsg.IncrementalAlterConfigOpDelete
 			if !op.Delete {
-				e.Op, e.Value = kmsg.IncrementalAlterConfigOpSet, kmsg.StringPtr(op.Value)
+				e.Op, e.Value = kmsg.IncrementalAlterConfigOpSet, new(op.Value)
 			}
 			r.Configs = append(r.Configs, e)
 		}
@@ -118,7 +118,7 @@ func (c cluster) lacks(ctx context.Context, key kmsg.Key) bool {
 func unanswered[T any](items []T, name func(T) string) map[string]error {
 	answers := make(map[string]error, len(items))
 	for _, item := range items {
-		answers[name(item)] = answer(kerr.UnknownServerError.Code, kmsg.StringPtr("the broker did not answer for it"))
+		answers[name(item)] = answer(kerr.UnknownServerError.Code, new("the broker did not answer for it"))
 	}
 	return answers
 }

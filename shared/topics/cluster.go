@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -109,7 +110,7 @@ func (c cluster) metadata(ctx context.Context, all bool, names ...string) (view,
 	}
 	for _, name := range names {
 		t := kmsg.NewMetadataRequestTopic()
-		t.Topic = kmsg.StringPtr(name)
+		t.Topic = new(name)
 		req.Topics = append(req.Topics, t)
 	}
 	resp, err := req.RequestWith(ctx, c.client)
@@ -270,9 +271,7 @@ func (c cluster) askLeaders(ctx context.Context, topics map[string]topicView, at
 			got := c.askLeader(ctx, leader, tps, at)
 			mu.Lock()
 			defer mu.Unlock()
-			for tp, a := range got {
-				answers[tp] = a
-			}
+			maps.Copy(answers, got)
 		})
 	}
 	wg.Wait()

@@ -53,7 +53,7 @@ func (c *cluster) refuse(configs ...string) *[][]string {
 				names = append(names, e.Name)
 				if slices.Contains(configs, e.Name) {
 					refused = true
-					a.ErrorCode, a.ErrorMessage = kerr.InvalidConfig.Code, kmsg.StringPtr("Unknown topic config name: "+e.Name)
+					a.ErrorCode, a.ErrorMessage = kerr.InvalidConfig.Code, new("Unknown topic config name: "+e.Name)
 				}
 			}
 			sent = append(sent, names)
@@ -168,7 +168,7 @@ func TestACopyIsCreatedWithoutAConfigThatTheTargetRefuses(t *testing.T) {
 				for _, c := range n.Configs {
 					if c.Name == name {
 						refused = true
-						a.ErrorCode, a.ErrorMessage = kerr.InvalidConfig.Code, kmsg.StringPtr("Unknown topic config name: "+c.Name)
+						a.ErrorCode, a.ErrorMessage = kerr.InvalidConfig.Code, new("Unknown topic config name: "+c.Name)
 					}
 				}
 				resp.Topics = append(resp.Topics, a)

@@ -48,18 +48,36 @@ func TestInternalTopicsFollowTheSettings(t *testing.T) {
 		name, lines string
 		a, b        []string
 	}{
-		{"off means off", "emit.heartbeats.enabled = false\nemit.checkpoints.enabled = false\nemit.offset-syncs.enabled = false",
-			nil, []string{"mm2-offsets.A.internal"}},
-		{"the reverse beat alone can be off", "B->A.emit.heartbeats.enabled = false",
-			[]string{"mm2-offset-syncs.B.internal"}, []string{"A.checkpoints.internal", "heartbeats", "mm2-offsets.A.internal"}},
-		{"a reverse flow that is on makes its own", "B->A.enabled = true",
-			[]string{"mm2-offset-syncs.B.internal"}, []string{"A.checkpoints.internal", "heartbeats", "mm2-offsets.A.internal"}},
-		{"heartbeats may stay where they are", "heartbeats.replication.enabled = false\ntopics = none",
-			[]string{"heartbeats", "mm2-offset-syncs.B.internal"}, []string{"A.checkpoints.internal", "heartbeats", "mm2-offsets.A.internal"}},
-		{"the separator is in the names", "replication.policy.separator = _",
-			[]string{"heartbeats", "mm2-offset-syncs_B_internal"}, []string{"A_checkpoints_internal", "A_heartbeats", "heartbeats", "mm2-offsets.A.internal"}},
-		{"or is not", "replication.policy.separator = _\nreplication.policy.internal.topic.separator.enabled = false",
-			[]string{"heartbeats", "mm2-offset-syncs.B.internal"}, []string{"A.checkpoints.internal", "A_heartbeats", "heartbeats", "mm2-offsets.A.internal"}},
+		{
+			"off means off", "emit.heartbeats.enabled = false\nemit.checkpoints.enabled = false\nemit.offset-syncs.enabled = false",
+			nil,
+			[]string{"mm2-offsets.A.internal"},
+		},
+		{
+			"the reverse beat alone can be off", "B->A.emit.heartbeats.enabled = false",
+			[]string{"mm2-offset-syncs.B.internal"},
+			[]string{"A.checkpoints.internal", "heartbeats", "mm2-offsets.A.internal"},
+		},
+		{
+			"a reverse flow that is on makes its own", "B->A.enabled = true",
+			[]string{"mm2-offset-syncs.B.internal"},
+			[]string{"A.checkpoints.internal", "heartbeats", "mm2-offsets.A.internal"},
+		},
+		{
+			"heartbeats may stay where they are", "heartbeats.replication.enabled = false\ntopics = none",
+			[]string{"heartbeats", "mm2-offset-syncs.B.internal"},
+			[]string{"A.checkpoints.internal", "heartbeats", "mm2-offsets.A.internal"},
+		},
+		{
+			"the separator is in the names", "replication.policy.separator = _",
+			[]string{"heartbeats", "mm2-offset-syncs_B_internal"},
+			[]string{"A_checkpoints_internal", "A_heartbeats", "heartbeats", "mm2-offsets.A.internal"},
+		},
+		{
+			"or is not", "replication.policy.separator = _\nreplication.policy.internal.topic.separator.enabled = false",
+			[]string{"heartbeats", "mm2-offset-syncs.B.internal"},
+			[]string{"A.checkpoints.internal", "A_heartbeats", "heartbeats", "mm2-offsets.A.internal"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in(t, test.lines, func(t *testing.T, w *world) {

@@ -133,8 +133,10 @@ func TestAPositionIsWrittenOnlyWhereTheCopyHasALeader(t *testing.T) {
 	in(t, "", func(t *testing.T, w *world) {
 		w.create(w.a, "orders", 1, nil)
 		var created atomic.Bool
-		w.b.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: "A.orders", Observe: true, Count: -1,
-			When: func(kmsg.Request) bool { created.Store(true); return true }})
+		w.b.Fault(kfake.Fault{
+			Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: "A.orders", Observe: true, Count: -1,
+			When: func(kmsg.Request) bool { created.Store(true); return true },
+		})
 		afterwards := func(kmsg.Request) bool { return created.Load() }
 		metadata := w.b.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "A.orders", Err: kerr.LeaderNotAvailable, Count: 3, When: afterwards})
 		offsets := w.b.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "A.orders", Err: kerr.NotLeaderForPartition, Count: 3})

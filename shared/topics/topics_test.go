@@ -264,7 +264,7 @@ func TestVendorsLimitOfTopicsInARequestIsLearned(t *testing.T) {
 			for _, n := range req.Topics {
 				a := kmsg.NewCreateTopicsResponseTopic()
 				a.Topic, a.ErrorCode = n.Topic, kerr.InvalidRequest.Code
-				a.ErrorMessage = kmsg.StringPtr("Request cannot contain more than 5 topics.")
+				a.ErrorMessage = new("Request cannot contain more than 5 topics.")
 				resp.Topics = append(resp.Topics, a)
 			}
 			return resp, nil, true
