@@ -186,7 +186,7 @@ func (w *world) produce(partition int32, n int) {
 	w.t.Helper()
 	records := make([]*kgo.Record, n)
 	for i := range records {
-		records[i] = &kgo.Record{Value: []byte(fmt.Sprint(i))}
+		records[i] = &kgo.Record{Value: fmt.Append(nil, i)}
 	}
 	w.produceRecords(partition, records...)
 }

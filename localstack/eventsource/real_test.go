@@ -65,7 +65,7 @@ func TestARealGroup(t *testing.T) {
 		}),
 	}
 	start := func(instance string) *eventsource.Mapping {
-		o.InstanceID = instance
+		o.InstanceID = group + "/" + instance // as local runs name them
 		m, err := eventsource.Start(o)
 		if err != nil {
 			t.Fatal(err)

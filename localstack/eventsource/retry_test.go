@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"mirrorless/localstack/eventsource"
 	"mirrorless/shared/kafkaevent"
@@ -231,5 +232,35 @@ func TestAKillBeforeTheCommitDeliversAgain(t *testing.T) {
 			t.Errorf("calls differ (-want +got):\n%s", diff)
 		}
 		w.expectCommitted(0, 250)
+	})
+}
+
+// What waits behind a refused batch is bounded, and does not keep others from
+// being read; nothing of it is lost.
+func TestARefusedPartitionIsPaused(t *testing.T) {
+	in(t, 2, func(t *testing.T, w *world) {
+		const large, small = 30, 200
+		for range large {
+			w.produceRecords(0, &kgo.Record{Value: make([]byte, 1_000_000)})
+		}
+		w.answer(func(_ int, c call) ([]byte, error) {
+			if c.records[0].Partition == 0 {
+				return nil, errRefused
+			}
+			return nil, nil
+		})
+		o := w.options()
+		o.Backoff = func(int) time.Duration { return 40 * time.Second }
+		m := w.start(o)
+		time.Sleep(time.Minute)
+		w.produce(1, small)
+		time.Sleep(time.Minute)
+		w.expectCommitted(1, small)
+		if p := m.Progress().Partitions[0]; p.Waiting < 4 || p.Waiting > 26 {
+			t.Errorf("got %d records of 1 MB waiting, want at most half of 64 MB of payload", p.Waiting)
+		}
+		w.answer(nil)
+		time.Sleep(time.Minute)
+		w.expectCommitted(0, large)
 	})
 }

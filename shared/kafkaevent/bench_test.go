@@ -22,7 +22,7 @@ func fullEvent(headers int) kafkaevent.Event {
 		r := kafkaevent.Record{
 			Topic: "orders", Partition: int32(i * 4 / records), Offset: int64(1_000_000 + i),
 			Timestamp: 1_750_000_000_000 + int64(i), TimestampType: kafkaevent.CreateTime,
-			Key: []byte(fmt.Sprintf("key-%08d", i)), Value: make([]byte, 1024),
+			Key: fmt.Appendf(nil, "key-%08d", i), Value: make([]byte, 1024),
 		}
 		random.Read(r.Value)
 		for h := range headers {

@@ -233,7 +233,7 @@ func TestManyHeaders(t *testing.T) {
 	for i := range 500 {
 		r := kafkaevent.Record{Topic: "orders", Offset: int64(i), TimestampType: kafkaevent.CreateTime}
 		for h := range i % 7 {
-			r.Headers = append(r.Headers, kafkaevent.Header{Name: fmt.Sprint(h), Value: []byte(fmt.Sprint(i))})
+			r.Headers = append(r.Headers, kafkaevent.Header{Name: fmt.Sprint(h), Value: fmt.Append(nil, i)})
 		}
 		event.Records = append(event.Records, r)
 	}
