@@ -107,18 +107,18 @@ func reading(a ACL) []kmsg.ACLOperation {
 	return nil
 }
 
-// remote renames the resource. Where copies keep their names, "*" would open all
-// topics of the target, so it stays behind.
+// remote renames the resource. Where no prefix sets copies apart, "*" would open
+// other topics of the target too, so it stays behind.
 func (r aclRule) remote(a ACL) (ACL, bool) {
 	if a.Name != "*" {
 		a.Name = r.selector.Remote(a.Name)
 		return a, true
 	}
-	prefix := r.selector.Flow.Source + r.selector.Policy.Separator()
-	if r.selector.Policy.Identity() || prefix == "" {
+	separator := r.selector.Policy.Separator()
+	if r.selector.Policy.Identity() || separator == "" {
 		return ACL{}, false
 	}
-	a.Name, a.Pattern = prefix, kmsg.ACLResourcePatternTypePrefixed
+	a.Name, a.Pattern = r.selector.Flow.Source+separator, kmsg.ACLResourcePatternTypePrefixed
 	return a, true
 }
 

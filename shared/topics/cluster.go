@@ -89,7 +89,7 @@ const patience = 15 * time.Second
 
 // bounded is ctx with the time of one request.
 func (c cluster) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("cluster %s did not answer within admin.timeout.ms, %s", c.alias, c.timeout))
+	return context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("cluster %s did not answer within admin.timeout.ms, %s: %w", c.alias, c.timeout, context.DeadlineExceeded))
 }
 
 // cause replaces a bare time-out by what ran out.
@@ -213,7 +213,8 @@ const (
 // whose leader does not answer yet is asked again with new metadata, as long as
 // patience lasts; so a success also says that the partition can be used.
 func (c cluster) offsetsOf(ctx context.Context, topics map[string]topicView, at map[flow.TopicPartition]int64) (map[flow.TopicPartition]int64, map[flow.TopicPartition]error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, min(c.timeout, patience), fmt.Errorf("no answer of its leader within %s", min(c.timeout, patience)))
+	limit := min(c.timeout, patience)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer of its leader within %s: %w", limit, context.DeadlineExceeded))
 	defer cancel()
 	found := make(map[flow.TopicPartition]int64, len(at))
 	failed := map[flow.TopicPartition]error{}

@@ -265,6 +265,35 @@ func TestLongTopicsAreHashedInTheGroup(t *testing.T) {
 	}
 }
 
+func TestOnlyAResultThatIsNewsIsStored(t *testing.T) {
+	in(t, quiet, func(t *testing.T, w *world) {
+		w.create(w.a, "orders", 1, nil)
+		sources := newMappings()
+		top := w.topics(with(sources))
+		w.run(top)
+		const problem = "PROBLEM: Function call failed"
+		for _, step := range []struct {
+			result, want string
+			version      int64
+		}{
+			{"OK", "", 1},
+			{"No records processed", "", 1},
+			{problem, problem, 2},
+			{problem, problem, 2},
+			{"OK", "OK", 3},
+			{"No records processed", "OK", 3},
+		} {
+			s := sources.of(t, "orders")
+			s.LastResult = step.result
+			sources.all[s.ID] = s
+			w.run(top)
+			if row := w.row("orders"); row.LastResult != step.want || row.Version != step.version {
+				t.Errorf("after %q: got %q in version %d, want %q in %d", step.result, row.LastResult, row.Version, step.want, step.version)
+			}
+		}
+	})
+}
+
 // crash makes the call with number n fail, before or after it has its effect, and
 // every later one: the process is gone.
 type crash struct {

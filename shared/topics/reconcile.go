@@ -157,8 +157,16 @@ func rowOf(row state.EventSource, s EventSource, partitions int32) state.EventSo
 	row.PartialFailures = partial
 	row.BatchSize, row.Window = s.BatchSize, s.Window
 	row.Partitions = partitions
-	row.LastResult = s.LastResult
+	if !fine(row.LastResult) || !fine(s.LastResult) {
+		row.LastResult = s.LastResult
+	}
 	return row
+}
+
+// fine reports a result that a healthy mapping goes to and from all day, which is
+// no news.
+func fine(result string) bool {
+	return result == "" || result == "OK" || result == "No records processed"
 }
 
 // reconcile makes the mappings what they should be, and then the rows. Topics

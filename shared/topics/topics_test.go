@@ -426,3 +426,32 @@ func TestWithoutRefreshANewTopicWaitsForTheNextStart(t *testing.T) {
 		}
 	})
 }
+
+func TestARoundAsksForManyTopicsAtOnce(t *testing.T) {
+	in(t, quiet, func(t *testing.T, w *world) {
+		req := kmsg.NewPtrCreateTopicsRequest()
+		for n := range 600 {
+			topic := kmsg.NewCreateTopicsRequestTopic()
+			topic.Topic, topic.NumPartitions, topic.ReplicationFactor = fmt.Sprintf("t%04d", n), 2, 1
+			req.Topics = append(req.Topics, topic)
+		}
+		if _, err := req.RequestWith(t.Context(), w.a.client); err != nil {
+			t.Fatal(err)
+		}
+		sources := newMappings()
+		onA, onB := w.a.Fault(kfake.Fault{Observe: true, Count: -1}), w.b.Fault(kfake.Fault{Observe: true, Count: -1})
+		top := w.topics(with(sources))
+		w.run(top)
+		if got := len(w.names(w.b)); got < 600 || len(sources.all) != 600 {
+			t.Fatalf("got %d topics and %d event sources, want 600", got, len(sources.all))
+		}
+		first := onA.Hits() + onB.Hits()
+		time.Sleep(10 * time.Minute)
+		w.run(top)
+		idle := onA.Hits() + onB.Hits() - first
+		if first > 60 || idle > 20 {
+			t.Errorf("got %d requests in the first round and %d in an idle one, want a few for all topics together", first, idle)
+		}
+		t.Logf("%d requests in the first round, %d in an idle one", first, idle)
+	})
+}
