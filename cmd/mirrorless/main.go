@@ -26,6 +26,7 @@ func commands() []*cobra.Command {
 		configCommand(),
 		decodeCommand(),
 		statusCommand(),
+		verifyCommand(),
 		versionCommand(),
 	}
 }

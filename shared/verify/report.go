@@ -198,11 +198,12 @@ func (v Verdict) rank() int {
 	}
 }
 
-func worst(a, b Verdict) Verdict {
-	if b.rank() > a.rank() {
-		return b
+// Worst returns the worse of v and w.
+func (v Verdict) Worst(w Verdict) Verdict {
+	if w.rank() > v.rank() {
+		return w
 	}
-	return a
+	return v
 }
 
 // Partition is the comparison of a partition.

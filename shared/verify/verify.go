@@ -403,7 +403,7 @@ func (v *Verification) report(topics []*subject) Report {
 		}
 		var noTimestamp, appended bool
 		for _, j := range t.jobs {
-			t.Verdict = worst(t.Verdict, j.result.Verdict)
+			t.Verdict = t.Verdict.Worst(j.result.Verdict)
 			t.Counts.add(j.result.Counts)
 			t.Partitions = append(t.Partitions, j.result)
 			keep := min(len(j.findings), v.Findings-len(t.Findings))
@@ -417,7 +417,7 @@ func (v *Verification) report(topics []*subject) Report {
 		if noTimestamp {
 			t.Notes = append(t.Notes, fmt.Sprintf("timestamps are not compared where the record on %s has none", v.Source.Name))
 		}
-		r.Verdict = worst(r.Verdict, t.Verdict)
+		r.Verdict = r.Verdict.Worst(t.Verdict)
 		r.Counts.add(t.Counts)
 		r.Topics = append(r.Topics, t.Topic)
 	}
