@@ -16,7 +16,7 @@ import (
 )
 
 // within is the test's context with a limit.
-func within(t *testing.T, d time.Duration) context.Context {
+func within(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), d, fmt.Errorf("story took longer than %s", d))
 	t.Cleanup(cancel)
@@ -24,7 +24,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 }
 
 // startBoth starts two clusters at the same time.
-func startBoth(t *testing.T, source, target kafka.Options) (a, b *kafka.Cluster) {
+func startBoth(t testing.TB, source, target kafka.Options) (a, b *kafka.Cluster) {
 	t.Helper()
 	kafkatest.Find(t) // skips here, in the test's own goroutine
 	var wg sync.WaitGroup
@@ -38,7 +38,7 @@ func startBoth(t *testing.T, source, target kafka.Options) (a, b *kafka.Cluster)
 }
 
 // connect is a client of a cluster that is closed with the test.
-func connect(t *testing.T, c *kafka.Cluster, options ...kgo.Opt) *kgo.Client {
+func connect(t testing.TB, c *kafka.Cluster, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(c.Seeds()...))...)
 	if err != nil {
@@ -49,7 +49,7 @@ func connect(t *testing.T, c *kafka.Cluster, options ...kgo.Opt) *kgo.Client {
 }
 
 // read returns the values of the first n records of a topic, in order.
-func read(ctx context.Context, t *testing.T, c *kafka.Cluster, topic string, n int) []string {
+func read(ctx context.Context, t testing.TB, c *kafka.Cluster, topic string, n int) []string {
 	t.Helper()
 	client := connect(t, c, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	var values []string

@@ -95,7 +95,7 @@ func runFile(ctx context.Context, out, logs io.Writer, file string, o runOptions
 		}
 		s := stack.Options{Config: c, Flow: f, Store: store, Name: name, Logger: r.logger.With("flow", f.String())}
 		if o.functions == "bootstrap" {
-			if s.Binaries, err = binaries(o.binaries, file, kept.Table(f), f, logs); err != nil {
+			if s.Binaries, err = binaries(c, o.binaries, file, dir, kept.Table(f), f, logs); err != nil {
 				return errors.Join(err, r.stop())
 			}
 		}
@@ -124,7 +124,7 @@ func chosen(c *config.Config, clusters []string) ([]config.Flow, error) {
 
 // binaries are the bootstraps of a flow, with the environment that the template
 // gives them and what this process knows of AWS.
-func binaries(dir, file, table string, f config.Flow, logs io.Writer) (*stack.Binaries, error) {
+func binaries(c *config.Config, dir, file, state, table string, f config.Flow, logs io.Writer) (*stack.Binaries, error) {
 	if dir == "" {
 		self, err := os.Executable()
 		if err != nil {
@@ -132,9 +132,9 @@ func binaries(dir, file, table string, f config.Flow, logs io.Writer) (*stack.Bi
 		}
 		dir = filepath.Dir(self)
 	}
-	path, err := filepath.Abs(file)
+	path, err := deployedFile(c, file, state)
 	if err != nil {
-		return nil, fmt.Errorf("find %s: %w", file, err)
+		return nil, err
 	}
 	env := map[string]string{"MIRRORLESS_FLOW": f.String(), "MIRRORLESS_CONFIG": path, "MIRRORLESS_TABLE": table}
 	for _, v := range os.Environ() {
@@ -143,6 +143,29 @@ func binaries(dir, file, table string, f config.Flow, logs io.Writer) (*stack.Bi
 		}
 	}
 	return &stack.Binaries{Dir: dir, Env: env, Logs: logs}, nil
+}
+
+// deployedFile is the properties file that functions in processes of their own
+// are told. Lambda reaches a self-managed cluster without a login in a VPC only,
+// and topics insists on one; there is none here, so a copy of the file names one.
+func deployedFile(c *config.Config, file, state string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", file, err)
+	}
+	for _, cluster := range c.Clusters {
+		if cluster.MSK.ARN == "" && len(cluster.MSK.Subnets) == 0 {
+			text = fmt.Appendf(text, "\n%[1]s.mirrorless.subnets = subnet-0000\n%[1]s.mirrorless.security.groups = sg-0000\n", cluster.Alias)
+		}
+	}
+	path, err := filepath.Abs(filepath.Join(state, "functions.properties"))
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		return "", fmt.Errorf("write the functions' properties: %w", err)
+	}
+	return path, nil
 }
 
 // announce says what a run will do.

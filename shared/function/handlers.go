@@ -3,9 +3,12 @@ package function
 import (
 	"context"
 
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+
 	"mirrorless/shared/checkpoint"
 	"mirrorless/shared/config"
 	"mirrorless/shared/heartbeat"
+	"mirrorless/shared/mapping"
 	"mirrorless/shared/mirror"
 	"mirrorless/shared/topics"
 )
@@ -33,11 +36,25 @@ func Topics(p *Parts) (Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := topics.New(topics.Options{
+	o := topics.Options{
 		Settings: p.Settings, Reverse: p.reverse(), Store: p.Store, Source: a, Target: b,
 		EventSources: p.EventSources, Stack: p.Stack, Logger: p.Logger,
+	}
+	if o.EventSources == nil && p.sdk != nil {
+		if o.EventSources, err = p.mappings(); err != nil {
+			return nil, err
+		}
+	}
+	return p.scheduled(topics.New(o).Run), nil
+}
+
+// mappings are Lambda's, of the mirror function of this stack. Functions bear
+// the stack's name, as in template.yaml.
+func (p *Parts) mappings() (topics.EventSources, error) {
+	c, _ := p.Config.Cluster(p.Settings.Source)
+	return mapping.New(lambda.NewFromConfig(*p.sdk), mapping.Options{
+		Function: p.Stack + "-mirror", Cluster: c, Window: p.Settings.BatchDelay, Logger: p.Logger,
 	})
-	return p.scheduled(t.Run), nil
 }
 
 // Heartbeat emits one beat.

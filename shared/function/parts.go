@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"mirrorless/shared/cluster"
@@ -33,6 +34,7 @@ type Parts struct {
 	// business.
 	EventSources topics.EventSources
 	Logger       *slog.Logger
+	sdk          *aws.Config // nil outside Lambda
 	// ClientOptions are applied to every Kafka client last.
 	ClientOptions []kgo.Opt
 

@@ -15,10 +15,6 @@ import (
 // since the last chunk that was spilled.
 type openRuns []offsets.Run
 
-// spillBytes is the size from which the open chunk becomes a row of its own. A
-// write costs by the size of the whole item with its sixteen positions.
-const spillBytes = 512
-
 func parseRuns(chunk []byte) (openRuns, error) { return offsets.ParseChunk(chunk) }
 
 func (o openRuns) pack() []byte { return offsets.AppendChunk(nil, o) }
@@ -125,7 +121,7 @@ func (m *Mirror) unstored(l *lot, err error) {
 func (m *Mirror) spill(ctx context.Context, l *lot) error {
 	l.pos.Runs = l.open.pack()
 	n := len(l.open) - 1
-	if len(l.pos.Runs) <= spillBytes || n < 1 {
+	if len(l.pos.Runs) <= state.SpillRuns || n < 1 {
 		return nil
 	}
 	closed := l.open[:n]

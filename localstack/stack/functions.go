@@ -1,0 +1,119 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"time"
+
+	"mirrorless/localstack/runtimeapi"
+	"mirrorless/shared/function"
+)
+
+// The functions of a stack, by the names of their packages.
+const (
+	Topics     = "topics"
+	Mirror     = "mirror"
+	Heartbeat  = "heartbeat"
+	Checkpoint = "checkpoint"
+)
+
+var builds = map[string]function.Build{
+	Topics: function.Topics, Mirror: function.Mirror, Heartbeat: function.Heartbeat, Checkpoint: function.Checkpoint,
+}
+
+// timeouts are those of template.yaml.
+var timeouts = map[string]time.Duration{
+	Topics: 55 * time.Second, Mirror: time.Minute, Heartbeat: 55 * time.Second, Checkpoint: 55 * time.Second,
+}
+
+// Functions invoke the four functions of a flow.
+type Functions interface {
+	// Invoke runs one of them once. The payload is its to spoil.
+	Invoke(ctx context.Context, name string, payload []byte) ([]byte, error)
+	// Close ends what the functions run in.
+	Close() error
+}
+
+// InProcess runs the functions' own code in this process.
+func InProcess(parts *function.Parts) (Functions, error) {
+	p := &inProcess{parts: parts, handlers: map[string]function.Handler{}}
+	var errs []error
+	for name, build := range builds {
+		h, err := build(parts)
+		p.handlers[name] = h
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+type inProcess struct {
+	parts    *function.Parts
+	handlers map[string]function.Handler
+}
+
+func (p *inProcess) Invoke(ctx context.Context, name string, payload []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeouts[name])
+	defer cancel()
+	return p.handlers[name].Invoke(ctx, payload)
+}
+
+func (p *inProcess) Close() error {
+	p.parts.Close()
+	return nil
+}
+
+// Binaries are bootstrap binaries, as "make build" leaves them and as they are
+// deployed.
+type Binaries struct {
+	// Dir holds <function>/bootstrap.
+	Dir string
+	// Env are the functions' environment variables.
+	Env map[string]string
+	// Logs takes what the functions print.
+	Logs io.Writer
+}
+
+// Bootstraps runs the functions as processes behind Lambda's Runtime API.
+func Bootstraps(b Binaries) (*Processes, error) {
+	p := &Processes{functions: map[string]*runtimeapi.Function{}}
+	for name, timeout := range timeouts {
+		f, err := runtimeapi.Start(runtimeapi.Options{
+			Path: filepath.Join(b.Dir, name, "bootstrap"), Name: name, Env: maps.Clone(b.Env), Timeout: timeout,
+			MemoryMB: 512, Logs: b.Logs,
+		})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("start function %s: %w; build it with make build", name, err), p.Close())
+		}
+		p.functions[name] = f
+	}
+	return p, nil
+}
+
+// Processes are functions that run as processes.
+type Processes struct {
+	functions map[string]*runtimeapi.Function
+}
+
+// Invoke runs a function in one of its environments.
+func (p *Processes) Invoke(ctx context.Context, name string, payload []byte) ([]byte, error) {
+	return p.functions[name].Invoke(ctx, payload)
+}
+
+// Function is one of the functions, for its environments.
+func (p *Processes) Function(name string) *runtimeapi.Function { return p.functions[name] }
+
+// Close ends all processes.
+func (p *Processes) Close() error {
+	var errs []error
+	for _, f := range p.functions {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
