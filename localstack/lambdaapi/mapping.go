@@ -3,9 +3,13 @@ package lambdaapi
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"mirrorless/localstack/eventsource"
+	"mirrorless/shared/kafkaevent"
 )
 
 // Mapping is an event source mapping, as the API shows it
@@ -84,20 +88,17 @@ func (e *Epoch) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &seconds); err != nil {
 		return fmt.Errorf("read a time: %w", err)
 	}
-	e.Time = time.UnixMilli(int64(seconds * 1000))
+	e.Time = time.UnixMilli(int64(math.Round(seconds * 1000)))
 	return nil
 }
 
 // The values of fields that the package itself reads.
 const (
-	endpoints  = "KAFKA_BOOTSTRAP_SERVERS"
-	partial    = "ReportBatchItemFailures"
-	mostTopic  = 249
-	mostGroup  = 200
-	mostServer = 10
-	mostAccess = 23
-	mostWindow = 300
-	mostBatch  = 10_000
+	endpoints   = "KAFKA_BOOTSTRAP_SERVERS"
+	partial     = "ReportBatchItemFailures"
+	trimHorizon = "TRIM_HORIZON"
+	latest      = "LATEST"
+	atTimestamp = "AT_TIMESTAMP"
 )
 
 // Topic is the topic that is read.
@@ -114,31 +115,44 @@ func (m Mapping) Group() string {
 	return ""
 }
 
-// Servers are the bootstrap servers of a self-managed cluster.
-func (m Mapping) Servers() []string {
+// EventSource is what runs the mapping, but for a client and an invoker.
+func (m Mapping) EventSource() eventsource.Options {
+	o := eventsource.Options{
+		Source: kafkaevent.SourceSelfManaged, BootstrapServers: strings.Join(m.servers(), ","),
+		Topic: m.Topic(), Group: m.Group(), BatchSize: int(m.BatchSize), Window: eventsource.DefaultWindow,
+		Failures: slices.Contains(m.FunctionResponseTypes, partial),
+	}
+	if m.EventSourceArn != "" {
+		o.Source, o.SourceARN = kafkaevent.SourceMSK, m.EventSourceArn
+	}
+	switch m.StartingPosition {
+	case latest:
+		o.Start = eventsource.Latest()
+	case atTimestamp:
+		o.Start = eventsource.AtTimestamp(m.StartingPositionTimestamp.Time)
+	}
+	if w := m.MaximumBatchingWindowInSeconds; w != nil {
+		if o.Window = time.Duration(*w) * time.Second; *w == 0 {
+			o.Window = eventsource.NoWindow
+		}
+	}
+	return o
+}
+
+// servers are the bootstrap servers of a self-managed cluster.
+func (m Mapping) servers() []string {
 	if m.SelfManagedEventSource == nil {
 		return nil
 	}
 	return m.SelfManagedEventSource.Endpoints[endpoints]
 }
 
-// Window is how long a batch may wait to become full.
-func (m Mapping) Window() time.Duration {
-	if m.MaximumBatchingWindowInSeconds == nil {
-		return 500 * time.Millisecond
-	}
-	return time.Duration(*m.MaximumBatchingWindowInSeconds) * time.Second
-}
-
-// PartialFailures says whether answers of the function may name failed records.
-func (m Mapping) PartialFailures() bool { return slices.Contains(m.FunctionResponseTypes, partial) }
-
 // source is the cluster, as one string.
 func (m Mapping) source() string {
 	if m.EventSourceArn != "" {
 		return m.EventSourceArn
 	}
-	return strings.Join(m.Servers(), ",")
+	return strings.Join(m.servers(), ",")
 }
 
 // clone shares nothing with m that a change would write to.
@@ -188,96 +202,4 @@ func (s settings) apply(m *Mapping) {
 	if s.ProvisionedPollerConfig != nil {
 		m.ProvisionedPollerConfig = s.ProvisionedPollerConfig
 	}
-}
-
-// check refuses what Lambda's documentation says that it refuses.
-func check(m Mapping) error {
-	switch {
-	case (m.EventSourceArn == "") == (m.SelfManagedEventSource == nil):
-		return invalid("Exactly one of EventSourceArn and SelfManagedEventSource is required.")
-	case m.EventSourceArn != "" && !strings.Contains(m.EventSourceArn, ":kafka:"):
-		return invalid("Unsupported event source ARN: %s. There are Kafka event sources only.", m.EventSourceArn)
-	case len(m.Topics) != 1:
-		return invalid("Topics must have exactly one member, not %d.", len(m.Topics))
-	case len(m.Topics[0]) < 1 || len(m.Topics[0]) > mostTopic || m.Topics[0][0] == '.':
-		return invalid("%q is not a valid topic.", m.Topics[0])
-	case len(m.Group()) > mostGroup:
-		return invalid("ConsumerGroupId has %d characters, more than %d.", len(m.Group()), mostGroup)
-	case m.BatchSize < 1 || m.BatchSize > mostBatch:
-		return invalid("BatchSize %d is not within 1 and %d.", m.BatchSize, mostBatch)
-	}
-	if w := m.MaximumBatchingWindowInSeconds; w != nil && (*w < 0 || *w > mostWindow) {
-		return invalid("MaximumBatchingWindowInSeconds %d is not within 0 and %d.", *w, mostWindow)
-	}
-	for _, t := range m.FunctionResponseTypes {
-		if t != partial {
-			return invalid("%q is not a valid FunctionResponseType.", t)
-		}
-	}
-	if p := m.ProvisionedPollerConfig; p != nil && p.MinimumPollers != nil && p.MaximumPollers != nil && *p.MinimumPollers > *p.MaximumPollers {
-		return invalid("MinimumPollers %d is more than MaximumPollers %d.", *p.MinimumPollers, *p.MaximumPollers)
-	}
-	if err := checkStart(m); err != nil {
-		return err
-	}
-	return checkAccess(m)
-}
-
-func checkStart(m Mapping) error {
-	at := m.StartingPosition == "AT_TIMESTAMP"
-	switch {
-	case !at && m.StartingPosition != "TRIM_HORIZON" && m.StartingPosition != "LATEST":
-		return invalid("StartingPosition %q is not TRIM_HORIZON, LATEST or AT_TIMESTAMP.", m.StartingPosition)
-	case at != (m.StartingPositionTimestamp != nil):
-		return invalid("StartingPositionTimestamp goes with AT_TIMESTAMP, and only with it.")
-	case at && m.StartingPositionTimestamp.After(time.Now()):
-		return invalid("StartingPositionTimestamp is in the future.")
-	}
-	return nil
-}
-
-func checkAccess(m Mapping) error {
-	count := map[string]int{}
-	logins := 0
-	for _, a := range m.SourceAccessConfigurations {
-		count[a.Type]++
-		switch a.Type {
-		case "BASIC_AUTH", "SASL_SCRAM_256_AUTH", "SASL_SCRAM_512_AUTH", "CLIENT_CERTIFICATE_TLS_AUTH", "OAUTHBEARER_AUTH":
-			logins++
-			if !strings.HasPrefix(a.URI, "arn:") {
-				return invalid("%s needs the ARN of a secret.", a.Type)
-			}
-		case "IAM_AUTH", "IAM_OAUTHBEARER_AUTH":
-			logins++
-		case "VPC_SUBNET":
-			if !strings.HasPrefix(a.URI, "subnet:subnet-") {
-				return invalid("%q is not a valid subnet.", a.URI)
-			}
-		case "VPC_SECURITY_GROUP":
-			if !strings.HasPrefix(a.URI, "security_group:sg-") {
-				return invalid("%q is not a valid security group.", a.URI)
-			}
-		}
-	}
-	switch {
-	case logins > 1:
-		return invalid("SourceAccessConfigurations has more than one authentication type.")
-	case len(m.SourceAccessConfigurations) > mostAccess:
-		return invalid("SourceAccessConfigurations has more than %d members.", mostAccess)
-	case (count["VPC_SUBNET"] > 0) != (count["VPC_SECURITY_GROUP"] > 0):
-		return invalid("VPC_SUBNET and VPC_SECURITY_GROUP go together.")
-	}
-	if m.EventSourceArn != "" {
-		if count["VPC_SUBNET"]+count["BASIC_AUTH"]+count["SASL_SCRAM_256_AUTH"] > 0 {
-			return invalid("SourceAccessConfigurations has a type that Amazon MSK does not take.")
-		}
-		return nil
-	}
-	switch {
-	case len(m.Servers()) < 1 || len(m.Servers()) > mostServer:
-		return invalid("%s has %d members, not 1 to %d.", endpoints, len(m.Servers()), mostServer)
-	case len(m.SourceAccessConfigurations) == 0:
-		return invalid("A self-managed event source needs SourceAccessConfigurations.")
-	}
-	return nil
 }

@@ -51,7 +51,7 @@ func (a *API) create(r *http.Request) (int, any, error) {
 		m.SelfManagedKafkaEventSourceConfig = &KafkaConfig{ConsumerGroupID: id}
 	}
 	// As Lambda does with the servers.
-	slices.Sort(m.Servers())
+	slices.Sort(m.servers())
 
 	a.mu.Lock()
 	if err := a.unique(m); err != nil {
@@ -73,7 +73,7 @@ func (a *API) create(r *http.Request) (int, any, error) {
 func (a *API) unique(m Mapping) error {
 	for _, e := range a.mappings {
 		switch {
-		case e.FunctionArn == m.FunctionArn && e.source() == m.source() && e.Topic() == m.Topic():
+		case e.Topic() == m.Topic() && e.FunctionArn == m.FunctionArn && e.source() == m.source():
 			return conflict("An event source mapping with event source (%q), function (%q) and topics (%q) already exists. Please update or delete the existing mapping with UUID %s", m.source(), m.FunctionArn, m.Topic(), e.UUID)
 		case e.Group() == m.Group():
 			return conflict("An event source mapping with consumer group (%q) already exists. Please update or delete the existing mapping with UUID %s", m.Group(), e.UUID)
