@@ -78,6 +78,9 @@ type watch struct {
 	times []time.Time
 	// before and after are faults of the n-th call, from 1.
 	before, after map[int]error
+	// die ends the client's process at call dieAt, with the fault of that call.
+	die   func()
+	dieAt int
 }
 
 func (w *watch) faults() lambdaapi.Faults {
@@ -87,13 +90,21 @@ func (w *watch) faults() lambdaapi.Faults {
 			defer w.mu.Unlock()
 			w.calls = append(w.calls, c)
 			w.times = append(w.times, time.Now())
+			w.perhapsDie(c.N, w.before)
 			return w.before[c.N]
 		},
 		After: func(c lambdaapi.Call) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
+			w.perhapsDie(c.N, w.after)
 			return w.after[c.N]
 		},
+	}
+}
+
+func (w *watch) perhapsDie(n int, faults map[int]error) {
+	if n == w.dieAt && faults[n] != nil {
+		w.die()
 	}
 }
 

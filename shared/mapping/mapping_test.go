@@ -110,36 +110,38 @@ func TestAMappingIsMadeOfItsSpec(t *testing.T) {
 }
 
 func TestAnUpdateChangesWhatCanBeChanged(t *testing.T) {
-	api := lambdaapi.New(lambdaapi.Options{})
-	s := sourcesOf(t, api, selfManagedFile)
-	spec := specOf("orders")
-	spec.PartialFailures = true
-	id := must[topics.EventSource](t)(s.Create(t.Context(), spec)).ID
-	for _, step := range []struct {
-		name   string
-		change func(*topics.EventSourceSpec)
-		state  string
-	}{
-		{"batch", func(s *topics.EventSourceSpec) { s.BatchSize, s.Window = 5, 7*time.Second }, "Updating"},
-		{"no answers any more", func(s *topics.EventSourceSpec) { s.PartialFailures = false }, "Updating"},
-		{"no window", func(s *topics.EventSourceSpec) { s.Window = 0 }, "Updating"},
-		{"the window of the file", func(s *topics.EventSourceSpec) { s.Window = 500 * time.Millisecond }, "Updating"},
-		{"off", func(s *topics.EventSourceSpec) { s.Enabled = false }, "Disabling"},
-		{"on", func(s *topics.EventSourceSpec) { s.Enabled = true }, "Enabling"},
-		{"what is there", func(*topics.EventSourceSpec) {}, "Updating"},
-	} {
-		step.change(&spec)
-		got := must[topics.EventSource](t)(s.Update(t.Context(), id, spec))
-		if got.State != step.state {
-			t.Errorf("%s: got state %s, want %s", step.name, got.State, step.state)
+	synctest.Test(t, func(t *testing.T) {
+		api := lambdaapi.New(lambdaapi.Options{})
+		s := sourcesOf(t, api, selfManagedFile)
+		spec := specOf("orders")
+		spec.PartialFailures = true
+		id := must[topics.EventSource](t)(s.Create(t.Context(), spec)).ID
+		for _, step := range []struct {
+			name   string
+			change func(*topics.EventSourceSpec)
+			state  string
+		}{
+			{"batch", func(s *topics.EventSourceSpec) { s.BatchSize, s.Window = 5, 7*time.Second }, "Updating"},
+			{"no answers any more", func(s *topics.EventSourceSpec) { s.PartialFailures = false }, "Updating"},
+			{"no window", func(s *topics.EventSourceSpec) { s.Window = 0 }, "Updating"},
+			{"the window of the file", func(s *topics.EventSourceSpec) { s.Window = 500 * time.Millisecond }, "Updating"},
+			{"off", func(s *topics.EventSourceSpec) { s.Enabled = false }, "Disabling"},
+			{"on", func(s *topics.EventSourceSpec) { s.Enabled = true }, "Enabling"},
+			{"what is there", func(*topics.EventSourceSpec) {}, "Updating"},
+		} {
+			step.change(&spec)
+			got := must[topics.EventSource](t)(s.Update(t.Context(), id, spec))
+			if got.State != step.state {
+				t.Errorf("%s: got state %s, want %s", step.name, got.State, step.state)
+			}
+			if diff := cmp.Diff(spec, list(t, s)["orders"].EventSourceSpec); diff != "" {
+				t.Errorf("%s: event source differs (-want +got):\n%s", step.name, diff)
+			}
 		}
-		if diff := cmp.Diff(spec, list(t, s)["orders"].EventSourceSpec); diff != "" {
-			t.Errorf("%s: event source differs (-want +got):\n%s", step.name, diff)
+		if _, err := s.Update(t.Context(), "nobody", spec); !isNotFound(err) {
+			t.Errorf("got %v for a mapping that is gone, want it not found", err)
 		}
-	}
-	if _, err := s.Update(t.Context(), "nobody", spec); !isNotFound(err) {
-		t.Errorf("got %v for a mapping that is gone, want it not found", err)
-	}
+	})
 }
 
 func TestAnUpdateBringsTheLoginUpToDate(t *testing.T) {
