@@ -1,18 +1,21 @@
 package verify
 
-// historyLength is how many copied records are remembered, to tell a record
-// that was copied twice from one that came from elsewhere.
-const historyLength = 1 << 18
+const (
+	// historyLength is how many copied records are remembered, to tell a record
+	// that was copied twice from one that came from elsewhere.
+	historyLength = 1 << 18
+	// unindexed is how many of the last of them are looked through one by one.
+	unindexed = 1 << 12
+)
 
-// history is the last records that are on both sides.
+// history is the last records that are on both sides. Most partitions never ask
+// for one, so the index is not kept up before somebody does.
 type history struct {
 	ring  []copied
 	added int64
 
-	// One that is looked for often is found through an index, which the next
-	// add invalidates.
-	index   map[uint64]int64 // id to ordinal
-	lookups int
+	index   map[uint64]int64 // id to ordinal, of those before indexed
+	indexed int64
 	follow  int64 // ordinal after what was found last: what was copied twice mostly lies in a row; 0 is none
 }
 
@@ -22,9 +25,6 @@ type copied struct {
 }
 
 func (h *history) add(id uint64, source int64) {
-	if h.lookups > 0 {
-		h.index, h.lookups = nil, 0
-	}
 	c := copied{id, source}
 	if len(h.ring) < historyLength {
 		h.ring = append(h.ring, c)
@@ -36,6 +36,7 @@ func (h *history) add(id uint64, source int64) {
 
 func (h *history) clear() { *h = history{ring: h.ring[:0]} }
 
+// at is the record with an ordinal, which has to be a remembered one.
 func (h *history) at(ordinal int64) copied { return h.ring[ordinal%historyLength] }
 
 // find returns the source's offset of a remembered record and its ordinal.
@@ -45,25 +46,30 @@ func (h *history) find(id uint64) (source, ordinal int64, ok bool) {
 		h.follow = n + 1
 		return h.at(n).source, n, true
 	}
-	h.lookups++
-	if h.index == nil && h.lookups > 8 {
-		h.index = make(map[uint64]int64, len(h.ring))
-		for n := oldest; n < h.added; n++ {
-			h.index[h.at(n).id] = n
-		}
+	if h.added-h.indexed > unindexed {
+		h.extend(oldest)
 	}
-	if h.index != nil {
-		if ordinal, ok = h.index[id]; !ok {
+	n := h.added - 1
+	for n >= h.indexed && h.at(n).id != id {
+		n--
+	}
+	if n < h.indexed {
+		if n, ok = h.index[id]; !ok || n < oldest {
 			return 0, 0, false
 		}
-		h.follow = ordinal + 1
-		return h.at(ordinal).source, ordinal, true
 	}
-	for n := h.added - 1; n >= oldest; n-- {
-		if h.at(n).id == id {
-			h.follow = n + 1
-			return h.at(n).source, n, true
-		}
+	h.follow = n + 1
+	return h.at(n).source, n, true
+}
+
+// extend brings the index up to date. What is no longer remembered stays in it
+// for a while.
+func (h *history) extend(oldest int64) {
+	if h.index == nil || len(h.index) > 2*historyLength {
+		h.index, h.indexed = make(map[uint64]int64, len(h.ring)), oldest
 	}
-	return 0, 0, false
+	for n := max(h.indexed, oldest); n < h.added; n++ {
+		h.index[h.at(n).id] = n
+	}
+	h.indexed = h.added
 }

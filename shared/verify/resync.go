@@ -42,6 +42,14 @@ func (c *comparison) resync(ctx context.Context) error {
 	var n, m int
 	var ended bool // nothing follows n and m
 	for _, w := range windows() {
+		// In step again is nearer than alike again, and cheaper to find.
+		if w == longestWindow && c.weak != noFields {
+			if n, m, err := c.look(weakWindow); err != nil {
+				return err
+			} else if c.weaken(n, m) {
+				return nil
+			}
+		}
 		var err error
 		if n, m, err = c.look(w); err != nil {
 			return err
