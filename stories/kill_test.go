@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"mirrorless/localstack/kafka"
 	"mirrorless/localstack/realtest"
 )
@@ -17,14 +19,14 @@ import (
 // TestAKillInTheMiddleLosesAndDoublesNothing ends the run, or one of its
 // functions, in the middle of a backlog, and lets another run go on.
 func TestAKillInTheMiddleLosesAndDoublesNothing(t *testing.T) {
-	n := 120_000
+	n := 250_000
 	if realtest.Full() {
 		n = 1_000_000
 	}
 	ctx := within(t, 12*time.Minute)
 	a, b := startBoth(t, kafka.Options{}, kafka.Options{})
 	env, bootstrap := bootstraps(t)
-	onB := connect(t, b)
+	onB := connect(t, b, kgo.MetadataMinAge(20*time.Millisecond))
 	for name, round := range map[string]struct {
 		args []string
 		end  func(r *running)
@@ -61,6 +63,9 @@ func TestAKillInTheMiddleLosesAndDoublesNothing(t *testing.T) {
 				r = run(t, env, file, round.args...)
 			}
 			t.Logf("ended at %d of %d records", at, n)
+			if at >= int64(n) {
+				t.Error("the end came too late to be in the middle")
+			}
 			eventually(ctx, t, "all records on B", func() bool { return copied() >= int64(n) })
 			r.stop(t)
 			l.wantWhole(ctx, t, b, "A."+topic)

@@ -149,6 +149,7 @@ func (r *running) stop(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
+	eventually(ctx, t, "the run's first words", func() bool { return strings.Contains(r.out.String(), "Ctrl-C stops") })
 	if err := r.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +181,7 @@ func ends(ctx context.Context, t testing.TB, client *kgo.Client, topic string) (
 // eventually asks until the answer is yes, and fails with the context.
 func eventually(ctx context.Context, t testing.TB, what string, yes func() bool) {
 	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !yes() {
 		select {

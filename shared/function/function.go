@@ -48,10 +48,10 @@ type Build func(*Parts) (Handler, error)
 
 // Start runs a function under Lambda's runtime. It does not return.
 func Start(name string, build Build) {
-	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("function", name)
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	handler, err := setUp(context.Background(), build, logger)
 	if err != nil {
-		logger.Error("cannot start", "error", err.Error())
+		logger.Error("function cannot start", "function", name, "error", err.Error())
 		os.Exit(1)
 	}
 	lambda.Start(handler)
