@@ -115,12 +115,25 @@ func (m Mapping) Group() string {
 	return ""
 }
 
+// Window is how long a batch may wait to become full.
+func (m Mapping) Window() time.Duration {
+	if m.MaximumBatchingWindowInSeconds == nil {
+		return eventsource.DefaultWindow
+	}
+	return time.Duration(*m.MaximumBatchingWindowInSeconds) * time.Second
+}
+
+// PartialFailures says whether answers of the function may name failed records.
+func (m Mapping) PartialFailures() bool { return slices.Contains(m.FunctionResponseTypes, partial) }
+
 // EventSource is what runs the mapping, but for a client and an invoker.
 func (m Mapping) EventSource() eventsource.Options {
 	o := eventsource.Options{
 		Source: kafkaevent.SourceSelfManaged, BootstrapServers: strings.Join(m.servers(), ","),
-		Topic: m.Topic(), Group: m.Group(), BatchSize: int(m.BatchSize), Window: eventsource.DefaultWindow,
-		Failures: slices.Contains(m.FunctionResponseTypes, partial),
+		Topic: m.Topic(), Group: m.Group(), BatchSize: int(m.BatchSize), Window: m.Window(), Failures: m.PartialFailures(),
+	}
+	if o.Window == 0 {
+		o.Window = eventsource.NoWindow
 	}
 	if m.EventSourceArn != "" {
 		o.Source, o.SourceARN = kafkaevent.SourceMSK, m.EventSourceArn
@@ -130,11 +143,6 @@ func (m Mapping) EventSource() eventsource.Options {
 		o.Start = eventsource.Latest()
 	case atTimestamp:
 		o.Start = eventsource.AtTimestamp(m.StartingPositionTimestamp.Time)
-	}
-	if w := m.MaximumBatchingWindowInSeconds; w != nil {
-		if o.Window = time.Duration(*w) * time.Second; *w == 0 {
-			o.Window = eventsource.NoWindow
-		}
 	}
 	return o
 }
