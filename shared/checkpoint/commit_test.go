@@ -143,20 +143,6 @@ func TestInDoubtNothingIsCommitted(t *testing.T) {
 	}
 }
 
-func TestAnOffsetThatIsHiddenLeavesTheGroupAlone(t *testing.T) {
-	w := ordersWorld(t)
-	w.a.commit(t, "g", orders, 30, "")
-	w.b.commit(t, "g", w.remote(orders), 50, "")
-	hidden := w.b.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Topic: "A.orders", Err: kerr.TopicAuthorizationFailed, Count: -1})
-	if err := w.round(); err == nil || !strings.Contains(err.Error(), "group g ") {
-		t.Errorf("got error %v, want one that names the group", err)
-	}
-	hidden.Remove()
-	if got := w.b.offset(t, "g", w.remote(orders)).At; got != 50 {
-		t.Errorf("got %d, want 50 as before", got)
-	}
-}
-
 // Somebody joins between the look at the group and the commit.
 func TestABrokerThatRefusesAGroupIsRight(t *testing.T) {
 	w := ordersWorld(t)

@@ -401,7 +401,7 @@ func TestOwnersThatTakeTurnsWriteOnce(t *testing.T) {
 	other.Owner = "another"
 	turns := []*checkpoint.Translator{w.Translator, checkpoint.New(other)}
 	for i := range 6 {
-		w.now = w.now.Add(1 << 36)
+		w.pass(1 << 36)
 		if i == 3 {
 			w.a.commit(t, "g", orders, 7, "")
 		}

@@ -178,7 +178,8 @@ type world struct {
 	store    state.Store
 	settings config.Flow
 	log      *bytes.Buffer
-	now      time.Time
+	began    time.Time
+	passed   atomic.Int64 // since began
 	options  checkpoint.Options
 	*checkpoint.Translator
 
@@ -196,11 +197,11 @@ func newWorld(t *testing.T, lines ...string) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, a: start(t), b: start(t), log: &bytes.Buffer{}, now: time.UnixMilli(1_796_050_689_000),
+		t: t, a: start(t), b: start(t), log: &bytes.Buffer{}, began: time.UnixMilli(1_796_050_689_000),
 		runs: map[flow.TopicPartition][]offsets.Run{},
 	}
 	w.settings, _ = c.Flow(flow.Flow{Source: "A", Target: "B"})
-	file, err := embedded.Open(filepath.Join(t.TempDir(), "state.db"), embedded.Options{Now: func() time.Time { return w.now }})
+	file, err := embedded.Open(filepath.Join(t.TempDir(), "state.db"), embedded.Options{Now: w.now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,11 +218,16 @@ func newWorld(t *testing.T, lines ...string) *world {
 	w.b.create(t, 25, w.settings.PositionsTopic)
 	w.options = checkpoint.Options{
 		Settings: w.settings, Store: w.store, Source: w.a.Client, Target: w.b.Client, Owner: "test",
-		Logger: slog.New(slog.NewTextHandler(w.log, nil)), Now: func() time.Time { return w.now },
+		Logger: slog.New(slog.NewTextHandler(w.log, nil)), Now: w.now,
 	}
 	w.restart()
 	return w
 }
+
+func (w *world) now() time.Time { return w.began.Add(time.Duration(w.passed.Load())) }
+
+// pass lets time pass for the flow.
+func (w *world) pass(d time.Duration) { w.passed.Add(int64(d)) }
 
 // restart is a new environment.
 func (w *world) restart() { w.Translator = checkpoint.New(w.options) }
@@ -229,7 +235,7 @@ func (w *world) restart() { w.Translator = checkpoint.New(w.options) }
 // round lets an interval pass and runs.
 func (w *world) round() error {
 	w.t.Helper()
-	w.now = w.now.Add(time.Minute)
+	w.pass(time.Minute)
 	return w.Run(w.t.Context())
 }
 
@@ -336,7 +342,7 @@ func (w *world) checkpoints() []mm2.Checkpoint {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if r.Partition != 0 || r.Timestamp.Before(time.UnixMilli(1_796_050_689_000)) || r.Timestamp.After(w.now) {
+		if r.Partition != 0 || r.Timestamp.Before(w.began) || r.Timestamp.After(w.now()) {
 			w.t.Errorf("got a checkpoint in partition %d at %s", r.Partition, r.Timestamp)
 		}
 		all = append(all, c)
