@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,7 +49,7 @@ func sequence(first, n int) []kgo.Record {
 
 func record(n int) kgo.Record {
 	return kgo.Record{
-		Key: []byte(fmt.Sprint("key ", n%100)), Value: []byte(fmt.Sprint("value ", n)),
+		Key: fmt.Append(nil, "key ", n%100), Value: fmt.Append(nil, "value ", n),
 		Timestamp: time.UnixMilli(1_700_000_000_000 + int64(n/3)),
 	}
 }
@@ -102,20 +103,21 @@ func compareSides(t testing.TB, a, b side, latest bool) *ledger {
 
 // short is a finding in few words: "missing 7 before 7".
 func short(f Finding) string {
-	s := string(f.Kind)
+	var s strings.Builder
+	s.WriteString(string(f.Kind))
 	if f.Source != nil {
-		s += " A " + f.Source.String()
+		s.WriteString(" A " + f.Source.String())
 	}
 	if f.Target != nil {
-		s += " B " + f.Target.String()
+		s.WriteString(" B " + f.Target.String())
 	}
 	if f.Before != nil {
-		s += fmt.Sprint(" before ", *f.Before)
+		s.WriteString(fmt.Sprint(" before ", *f.Before))
 	}
 	for _, d := range f.Differences {
-		s += " " + d.Field
+		s.WriteString(" " + d.Field)
 	}
-	return s
+	return s.String()
 }
 
 func shorts(l *ledger) []string {

@@ -276,7 +276,7 @@ func (l *brokerLog) leader(ctx context.Context) (int32, error) {
 	}
 	req := kmsg.NewPtrMetadataRequest()
 	topic := kmsg.NewMetadataRequestTopic()
-	topic.Topic = kmsg.StringPtr(l.topic)
+	topic.Topic = new(l.topic)
 	req.Topics = append(req.Topics, topic)
 	resp, err := req.RequestWith(ctx, l.client)
 	if err != nil {

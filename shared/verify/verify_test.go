@@ -109,7 +109,7 @@ func records(n int) []kgo.Record {
 	rs := make([]kgo.Record, n)
 	for i := range rs {
 		r := kgo.Record{
-			Key: []byte(fmt.Sprint("key ", i%50)), Value: []byte(fmt.Sprint("value ", i)),
+			Key: fmt.Append(nil, "key ", i%50), Value: fmt.Append(nil, "value ", i),
 			Timestamp: time.UnixMilli(1_700_000_000_000 + int64(i)),
 		}
 		switch i % 10 {
@@ -156,17 +156,18 @@ func options(a, b *cluster, topics ...string) verify.Options {
 func found(topic verify.Topic) []string {
 	out := []string{}
 	for _, f := range topic.Findings {
-		s := fmt.Sprintf("%d: %s", f.Partition, f.Kind)
+		var s strings.Builder
+		s.WriteString(fmt.Sprintf("%d: %s", f.Partition, f.Kind))
 		if f.Source != nil {
-			s += " A " + f.Source.String()
+			s.WriteString(" A " + f.Source.String())
 		}
 		if f.Target != nil {
-			s += " B " + f.Target.String()
+			s.WriteString(" B " + f.Target.String())
 		}
 		for _, d := range f.Differences {
-			s += fmt.Sprintf(" %s %d/%d", d.Field, d.Source, d.Target)
+			s.WriteString(fmt.Sprintf(" %s %d/%d", d.Field, d.Source, d.Target))
 		}
-		out = append(out, s)
+		out = append(out, s.String())
 	}
 	return out
 }
@@ -556,7 +557,7 @@ func BenchmarkRun(b *testing.B) {
 	value := make([]byte, 1024)
 	rs := make([]kgo.Record, n)
 	for i := range rs {
-		rs[i] = kgo.Record{Key: []byte(fmt.Sprint(i)), Value: value, Timestamp: time.UnixMilli(int64(i))}
+		rs[i] = kgo.Record{Key: fmt.Append(nil, i), Value: value, Timestamp: time.UnixMilli(int64(i))}
 	}
 	for _, c := range []struct {
 		*cluster
