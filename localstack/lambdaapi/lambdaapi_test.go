@@ -369,8 +369,7 @@ func (r *runner) note(format string, args ...any) error {
 }
 
 func (r *runner) Run(m lambdaapi.Mapping) error {
-	o := m.EventSource()
-	return r.note("run %s of %s as %s: %d in %v, %t", o.Topic, o.BootstrapServers, o.Group, o.BatchSize, o.Window, o.Failures)
+	return r.note("run %s as %s: %d in %v, %t", m.Topic(), m.Group(), m.BatchSize, m.Window(), m.PartialFailures())
 }
 func (r *runner) Stop(string) error { return r.note("stop") }
 
@@ -402,10 +401,10 @@ func TestWhatIsEnabledRuns(t *testing.T) {
 	}
 	api.Report(*made.UUID, "OK")
 	want := []string{
-		"run orders of a:9092,b:9092 as group/orders: 100 in 500ms, false",
-		"run orders of a:9092,b:9092 as group/orders: 7 in 3s, true",
+		"run orders as group/orders: 100 in 500ms, false",
+		"run orders as group/orders: 7 in 3s, true",
 		"stop",
-		"run orders of a:9092,b:9092 as group/orders: 7 in 3s, false",
+		"run orders as group/orders: 7 in 3s, false",
 		"stop",
 	}
 	if diff := cmp.Diff(want, r.diary); diff != "" {

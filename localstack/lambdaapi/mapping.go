@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"mirrorless/localstack/eventsource"
-	"mirrorless/shared/kafkaevent"
 )
 
 // Mapping is an event source mapping, as the API shows it
@@ -125,27 +124,6 @@ func (m Mapping) Window() time.Duration {
 
 // PartialFailures says whether answers of the function may name failed records.
 func (m Mapping) PartialFailures() bool { return slices.Contains(m.FunctionResponseTypes, partial) }
-
-// EventSource is what runs the mapping, but for a client and an invoker.
-func (m Mapping) EventSource() eventsource.Options {
-	o := eventsource.Options{
-		Source: kafkaevent.SourceSelfManaged, BootstrapServers: strings.Join(m.servers(), ","),
-		Topic: m.Topic(), Group: m.Group(), BatchSize: int(m.BatchSize), Window: m.Window(), Failures: m.PartialFailures(),
-	}
-	if o.Window == 0 {
-		o.Window = eventsource.NoWindow
-	}
-	if m.EventSourceArn != "" {
-		o.Source, o.SourceARN = kafkaevent.SourceMSK, m.EventSourceArn
-	}
-	switch m.StartingPosition {
-	case latest:
-		o.Start = eventsource.Latest()
-	case atTimestamp:
-		o.Start = eventsource.AtTimestamp(m.StartingPositionTimestamp.Time)
-	}
-	return o
-}
 
 // servers are the bootstrap servers of a self-managed cluster.
 func (m Mapping) servers() []string {

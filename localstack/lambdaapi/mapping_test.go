@@ -1,9 +1,11 @@
 package lambdaapi_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -20,45 +21,6 @@ import (
 	"mirrorless/localstack/lambdaapi"
 	"mirrorless/shared/kafkaevent"
 )
-
-func TestAMappingIsAnEventSource(t *testing.T) {
-	at := time.UnixMilli(1_760_000_000_123)
-	group := &lambdaapi.KafkaConfig{ConsumerGroupID: "g"}
-	for name, test := range map[string]struct {
-		mapping lambdaapi.Mapping
-		want    eventsource.Options
-	}{
-		"self-managed": {
-			lambdaapi.Mapping{
-				Topics: []string{"orders"}, SelfManagedKafkaEventSourceConfig: group, BatchSize: 7, StartingPosition: "TRIM_HORIZON",
-				SelfManagedEventSource: &lambdaapi.SelfManagedEventSource{Endpoints: map[string][]string{"KAFKA_BOOTSTRAP_SERVERS": {"a:1", "b:2"}}},
-			},
-			eventsource.Options{Source: "SelfManagedKafka", BootstrapServers: "a:1,b:2", Topic: "orders", Group: "g", BatchSize: 7, Window: 500 * time.Millisecond},
-		},
-		"msk": {
-			lambdaapi.Mapping{
-				Topics: []string{"orders"}, AmazonManagedKafkaEventSourceConfig: group, BatchSize: 7, StartingPosition: "AT_TIMESTAMP",
-				StartingPositionTimestamp: &lambdaapi.Epoch{Time: at}, EventSourceArn: "arn:aws:kafka:x",
-				MaximumBatchingWindowInSeconds: aws.Int32(0), FunctionResponseTypes: []string{"ReportBatchItemFailures"},
-			},
-			eventsource.Options{
-				Source: "aws:kafka", SourceARN: "arn:aws:kafka:x", Topic: "orders", Group: "g", BatchSize: 7,
-				Window: eventsource.NoWindow, Start: eventsource.AtTimestamp(at), Failures: true,
-			},
-		},
-		"latest": {
-			lambdaapi.Mapping{Topics: []string{"orders"}, StartingPosition: "LATEST", MaximumBatchingWindowInSeconds: aws.Int32(3), EventSourceArn: "arn:aws:kafka:x"},
-			eventsource.Options{Source: "aws:kafka", SourceARN: "arn:aws:kafka:x", Topic: "orders", Window: 3 * time.Second, Start: eventsource.Latest()},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, test.mapping.EventSource(),
-				cmp.AllowUnexported(eventsource.StartingPosition{}), cmpopts.IgnoreFields(eventsource.Options{}, "Log")); diff != "" {
-				t.Errorf("options differ (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
 
 func TestATimeIsANumberOfSeconds(t *testing.T) {
 	for text, want := range map[string]int64{
@@ -92,9 +54,10 @@ func (l *local) Run(m lambdaapi.Mapping) error {
 	if err := l.Stop(m.UUID); err != nil {
 		return err
 	}
-	o := m.EventSource()
-	o.Client, o.Invoker, o.InstanceID = l.client, l.invoker, m.UUID
-	source, err := eventsource.Start(o)
+	source, err := eventsource.Start(eventsource.Options{
+		Client: l.client, Invoker: l.invoker, InstanceID: m.UUID,
+		Topic: m.Topic(), Group: m.Group(), BatchSize: int(m.BatchSize), Window: m.Window(), Failures: m.PartialFailures(),
+	})
 	if err != nil {
 		return err
 	}
@@ -196,6 +159,35 @@ func TestAnEnabledMappingInvokesTheFunction(t *testing.T) {
 		expect(40)
 		if len(runner.running) != 0 {
 			t.Errorf("got %d event sources running, want none", len(runner.running))
+		}
+	})
+}
+
+// Whatever is asked for is made or refused, with an answer.
+func FuzzCreate(f *testing.F) {
+	f.Add([]byte(`{"FunctionName":"f","Topics":["t"],"EventSourceArn":"arn:aws:kafka:x","StartingPosition":"AT_TIMESTAMP","StartingPositionTimestamp":1.5}`))
+	f.Add([]byte(`{"FunctionName":"f","Topics":["t"],"SelfManagedEventSource":{"Endpoints":{"KAFKA_BOOTSTRAP_SERVERS":["a:1"]}},"StartingPosition":"LATEST","SourceAccessConfigurations":[{"Type":"IAM_AUTH"}],"Enabled":false}`))
+	f.Add([]byte(`{"FunctionName":"f","Topics":[null],"SelfManagedEventSource":null,"ProvisionedPollerConfig":{}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		api := lambdaapi.New(lambdaapi.Options{Runner: &runner{}})
+		defer api.Close()
+		r, err := http.NewRequest("POST", "http://lambda.test/2015-03-31/event-source-mappings", bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := api.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer map[string]any
+		if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+			t.Fatalf("got an answer that is no JSON: %v", err)
+		}
+		switch {
+		case response.StatusCode == 202 && answer["UUID"] != "":
+		case response.StatusCode == 400 && response.Header.Get("X-Amzn-Errortype") != "":
+		default:
+			t.Errorf("got %d: %v, want a mapping or a reason", response.StatusCode, answer)
 		}
 	})
 }

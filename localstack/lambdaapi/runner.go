@@ -2,9 +2,9 @@ package lambdaapi
 
 import "time"
 
-// Runner makes mappings work; [Mapping.EventSource] has what it needs of them.
-// Calls for one mapping do not overlap; those for different ones do. A mapping
-// stays in its passing state for as long as a call takes.
+// Runner makes mappings work. Calls for one mapping do not overlap; those for
+// different ones do. A mapping stays in its passing state for as long as a call
+// takes.
 type Runner interface {
 	// Run runs a mapping as it is now, from where its group is: it starts it, or
 	// replaces what it runs under this UUID. An error shows as the mapping's
