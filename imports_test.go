@@ -44,7 +44,7 @@ func list(t *testing.T) map[string]goPackage {
 
 var (
 	words = []string{"shared/flow", "shared/mm2", "shared/config", "shared/kafkaevent", "shared/batch", "shared/offsets"}
-	work  = []string{"shared/topics", "shared/mirror", "shared/heartbeat", "shared/checkpoint", "shared/verify"}
+	work  = []string{"shared/topics", "shared/mirror", "shared/heartbeat", "shared/checkpoint", "shared/verify", "shared/status"}
 )
 
 // within says whether a package is one of the named ones or below it.
@@ -68,14 +68,14 @@ func TestPackagesImportOnlyWhatTheirLayerMay(t *testing.T) {
 				}
 			}
 		}
-		ours := []string{"shared/cluster", "shared/target", "shared/state", "shared/function", "localstack", "cmd"}
+		ours := []string{"shared/cluster", "shared/target", "shared/producer", "shared/mapping", "shared/state", "shared/function", "localstack", "cmd"}
 		switch {
 		case slices.Contains(words, path):
 			forbid("words know no network and no system", "net", "net/http", "os", "os/exec", aws, franz)
 			forbid("words import words", append(work, ours...)...)
 		case slices.Contains(work, path):
 			forbid("work packages do not import each other", slices.DeleteFunc(slices.Clone(work), func(s string) bool { return s == path })...)
-			forbid("work packages know no AWS and no environment", aws, "os", "shared/function", "localstack", "cmd", "shared/state/dynamo", "shared/state/embedded")
+			forbid("work packages know no AWS and no environment", aws, "os", "shared/function", "shared/mapping", "localstack", "cmd", "shared/state/dynamo", "shared/state/embedded")
 		}
 		if !within(path, "cmd", "localstack", "stories") {
 			forbid("only the command line uses the local stack", "localstack")

@@ -32,7 +32,10 @@ type tally struct {
 }
 
 func tallyOf(s *stack.Stack) tally {
-	c := tally{Time: time.Now().UTC().Truncate(time.Millisecond), Flow: s.Flow().String(), Failed: s.Failed()}
+	c := tally{Time: time.Now().UTC().Truncate(time.Millisecond), Flow: s.Flow().String(), Failed: map[string]string{}}
+	for name, f := range s.Failed() {
+		c.Failed[name] = f.Error
+	}
 	for _, m := range s.Sources().Progress() {
 		for _, p := range m.Partitions {
 			c.Partitions++

@@ -248,12 +248,21 @@ func (r *runner) reports(ctx context.Context) []status.Report {
 	for i, s := range r.stacks {
 		wg.Go(func() {
 			var err error
-			if out[i], err = flowStatus(ctx, s.Flow(), s.Store(), failures(s), status.DefaultTimeout); err != nil {
+			o := status.Options{Settings: s.Flow(), Store: s.Store(), Failures: failures(s), Functions: functionFailures(s)}
+			if out[i], err = flowStatus(ctx, o); err != nil {
 				out[i] = status.Report{Flow: s.Flow().String(), Answer: status.Unknown, Sentence: fmt.Sprintf("The state cannot be read: %v.", err)}
 			}
 		})
 	}
 	wg.Wait()
+	return out
+}
+
+func functionFailures(s *stack.Stack) map[string]status.Failure {
+	out := map[string]status.Failure{}
+	for name, f := range s.Failed() {
+		out[name] = status.Failure(f)
+	}
 	return out
 }
 

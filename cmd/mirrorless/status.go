@@ -18,8 +18,8 @@ import (
 	"mirrorless/shared/cluster"
 	"mirrorless/shared/config"
 	"mirrorless/shared/flow"
-	"mirrorless/shared/state"
 	"mirrorless/shared/state/dynamo"
+	"mirrorless/shared/state"
 	"mirrorless/shared/state/embedded"
 	"mirrorless/shared/status"
 )
@@ -251,13 +251,13 @@ func readFlowStatus(ctx context.Context, left leftState, f config.Flow, timeout 
 	if err != nil {
 		return status.Report{}, err
 	}
-	return flowStatus(ctx, f, store, nil, timeout)
+	return flowStatus(ctx, status.Options{Settings: f, Store: store, Timeout: timeout})
 }
 
-// flowStatus reports on a flow from its state and both clusters. failures are
-// those of this process, nil where it copies nothing.
-func flowStatus(ctx context.Context, f config.Flow, store state.Store, failures status.Failures, timeout time.Duration) (status.Report, error) {
-	o := status.Options{Settings: f, Store: store, Failures: failures, Timeout: timeout}
+// flowStatus reports on a flow from its state and both clusters, of which it
+// makes the clients.
+func flowStatus(ctx context.Context, o status.Options) (status.Report, error) {
+	f := o.Settings
 	dial := func(alias string, properties map[string]string) (*kgo.Client, error) {
 		return cluster.Dial(alias, properties, kgo.DisableClientMetrics())
 	}

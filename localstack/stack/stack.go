@@ -15,7 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
+	"maps"
 	"sync"
 	"time"
 
@@ -58,13 +58,13 @@ type Stack struct {
 	done   sync.WaitGroup
 
 	mu     sync.Mutex
-	failed map[string]string // the last error of each scheduled function
+	failed map[string]Failure // by scheduled function
 }
 
 // Start begins the flow's work. It makes no request itself: what hinders a
 // function is logged, and tried again by the next schedule.
 func Start(ctx context.Context, o Options) (*Stack, error) {
-	s := &Stack{o: o, failed: map[string]string{}}
+	s := &Stack{o: o, failed: map[string]Failure{}}
 	s.sources = &Mappings{
 		Client: func() ([]kgo.Opt, error) {
 			return cluster.Options(o.Flow.Source, o.Flow.SourceClient(config.Consumer), o.ClientOptions...)
@@ -159,30 +159,39 @@ func shortest(all ...config.Periodic) time.Duration {
 	return d
 }
 
+// Failure is how a scheduled function fails.
+type Failure struct {
+	Error    string
+	At       time.Time // the last time
+	Attempts int       // in a row
+}
+
 // note logs what changes: the first of equal errors, and their end.
 func (s *Stack) note(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.failed[name]
-	switch {
-	case err == nil && last != "":
-		s.o.Logger.Info("function works again", "function", name)
+	if err == nil {
+		if last.Attempts > 0 {
+			s.o.Logger.Info("function works again", "function", name)
+		}
 		delete(s.failed, name)
-	case err != nil && err.Error() != last && !errors.Is(err, context.Canceled):
-		s.o.Logger.Error("function failed", "function", name, "error", err.Error())
-		s.failed[name] = err.Error()
+		return
 	}
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	if err.Error() != last.Error {
+		s.o.Logger.Error("function failed", "function", name, "error", err.Error())
+	}
+	s.failed[name] = Failure{Error: err.Error(), At: time.Now(), Attempts: last.Attempts + 1}
 }
 
-// Failed returns the last error of each scheduled function that fails.
-func (s *Stack) Failed() map[string]string {
+// Failed returns the failures of the scheduled functions that fail, by name.
+func (s *Stack) Failed() map[string]Failure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := map[string]string{}
-	for name, text := range s.failed {
-		out[name] = strings.TrimSpace(text)
-	}
-	return out
+	return maps.Clone(s.failed)
 }
 
 // Flow is the flow's settings.

@@ -2,6 +2,7 @@ package function
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 
@@ -45,7 +46,20 @@ func Topics(p *Parts) (Handler, error) {
 			return nil, err
 		}
 	}
-	return p.scheduled(topics.New(o).Run), nil
+	all := topics.New(o)
+	o.EventSources = nil
+	bare := topics.New(o)
+	return HandlerFunc(func(ctx context.Context, payload []byte) ([]byte, error) {
+		var event struct {
+			// EventSources is "none" where the stack has made the one that is wanted.
+			EventSources string `json:"eventSources"`
+		}
+		t := all
+		if err := json.Unmarshal(payload, &event); err == nil && event.EventSources == "none" {
+			t = bare
+		}
+		return nil, p.explain(t.Run(ctx))
+	}), nil
 }
 
 // mappings are Lambda's, of the mirror function of this stack. Functions bear
