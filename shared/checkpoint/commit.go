@@ -95,7 +95,7 @@ func (r *round) commitGroup(ctx context.Context, group string, checkpoints []sta
 			req.Topics = append(req.Topics, t)
 		}
 		p := kmsg.NewOffsetCommitRequestTopicPartition()
-		p.Partition, p.Offset, p.Metadata = cp.Partition, cp.Downstream, kmsg.StringPtr(cp.Metadata)
+		p.Partition, p.Offset, p.Metadata = cp.Partition, cp.Downstream, new(cp.Metadata)
 		req.Topics[i].Partitions = append(req.Topics[i].Partitions, p)
 	}
 	resp, err := req.RequestWith(ctx, r.Target)

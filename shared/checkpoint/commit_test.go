@@ -88,6 +88,20 @@ func TestNothingIsCommittedUnlessTheFileSaysSo(t *testing.T) {
 	}
 }
 
+func TestOffsetsAreCommittedWithoutCheckpoints(t *testing.T) {
+	w := ordersWorld(t)
+	w.options.Settings.EmitCheckpoints.Enabled = false
+	w.restart()
+	w.a.commit(t, "g", orders, 50, "")
+	w.mustRound()
+	if got := w.b.offset(t, "g", w.remote(orders)).At; got != 50 {
+		t.Errorf("got %d, want 50", got)
+	}
+	if got := w.checkpoints(); len(got) > 0 {
+		t.Errorf("got checkpoints %v, want none", got)
+	}
+}
+
 func TestAGroupWithMembersOnTheTargetIsLeftAlone(t *testing.T) {
 	for name, opts := range map[string][]kgo.Opt{
 		"of the classic protocol":  nil,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"mirrorless/shared/batch"
 	"mirrorless/shared/flow"
@@ -130,6 +131,10 @@ func (r *round) remember(ctx context.Context, syncs, positions map[flow.TopicPar
 	}
 }
 
+// patience is how long a cluster that cannot be written to may hold up a round
+// with offset syncs, which nothing of ours needs.
+const patience = 10 * time.Second
+
 // putSyncs writes offset syncs, and leaves in syncs what was written. A source
 // that cannot be written to is no failure, and told once.
 func (r *round) putSyncs(ctx context.Context, syncs map[flow.TopicPartition]offsets.Sync) error {
@@ -142,7 +147,9 @@ func (r *round) putSyncs(ctx context.Context, syncs map[flow.TopicPartition]offs
 		s := mm2.OffsetSync{Topic: tp.Topic, Partition: tp.Partition, Upstream: last.Upstream, Downstream: last.Downstream}
 		records = append(records, r.record(to, s.Key(), s.Value()))
 	}
-	err := producer.Send(ctx, r.OffsetSyncs, records)
+	sending, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := producer.Send(sending, r.OffsetSyncs, records)
 	if err == nil {
 		r.warned = false
 		return nil

@@ -86,18 +86,20 @@ func (r *round) listGroups(ctx context.Context) []string {
 	ctx, cancel := r.step(ctx)
 	defer cancel()
 	listed, err := kadm.NewClient(r.Source).ListGroups(ctx)
+	groups := []string{}
+	for name, g := range listed {
+		if isConsumer(g) && !strings.HasPrefix(name, ownGroups) && r.Settings.GroupFilter.Match(name) {
+			groups = append(groups, name)
+		}
+	}
+	slices.Sort(groups)
 	if err != nil {
 		// Groups of the brokers that did answer are there nevertheless.
 		r.fail(fmt.Errorf("list groups of cluster %s: %w", r.Settings.Source, because(ctx, err)))
+	} else {
+		r.groups = groups
 	}
-	r.groups = []string{}
-	for name, g := range listed {
-		if isConsumer(g) && !strings.HasPrefix(name, ownGroups) && r.Settings.GroupFilter.Match(name) {
-			r.groups = append(r.groups, name)
-		}
-	}
-	slices.Sort(r.groups)
-	return r.groups
+	return groups
 }
 
 // isConsumer leaves out groups of Connect workers, share groups and what else

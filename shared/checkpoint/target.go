@@ -25,7 +25,7 @@ func (r *round) describeTargets(ctx context.Context, names []string) (map[string
 	req.Topics = []kmsg.MetadataRequestTopic{} // nil would be all
 	for _, name := range names {
 		t := kmsg.NewMetadataRequestTopic()
-		t.Topic = kmsg.StringPtr(name)
+		t.Topic = new(name)
 		req.Topics = append(req.Topics, t)
 	}
 	resp, err := req.RequestWith(ctx, r.Target)

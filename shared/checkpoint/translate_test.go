@@ -226,6 +226,23 @@ func TestGroupsOfEveryKindAreTranslated(t *testing.T) {
 	}
 }
 
+func TestNewGroupsAreLookedForUnlessTheFileSaysNo(t *testing.T) {
+	for enabled, want := range map[string]int{"true": 2, "false": 1} {
+		t.Run("refresh.groups.enabled = "+enabled, func(t *testing.T) {
+			w := newWorld(t, "refresh.groups.enabled = "+enabled)
+			w.topic("orders", 1, 0)
+			w.copied(orders, upTo(0, 10)...)
+			w.a.commit(t, "early", orders, 4, "")
+			w.mustRound()
+			w.a.commit(t, "late", orders, 4, "")
+			w.mustRound()
+			if got := len(w.checkpoints()); got != want {
+				t.Errorf("got %d checkpoints, want %d", got, want)
+			}
+		})
+	}
+}
+
 func TestAnIdentityFlowKeepsTheTopicsName(t *testing.T) {
 	w := newWorld(t, "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy")
 	w.topic("orders", 1, 0)
@@ -437,5 +454,4 @@ func TestErrorsNameWhatFailed(t *testing.T) {
 	if diff := cmp.Diff(one("g", 4, 4), w.checkpoints()); diff != "" {
 		t.Errorf("checkpoints once the topic is there (-want +got):\n%s", diff)
 	}
-
 }

@@ -163,7 +163,7 @@ func (s *sending) find(ctx context.Context, ask func(context.Context, *kmsg.Meta
 		if l.open() && l.leader == noLeader && !asked[l.Topic] {
 			asked[l.Topic] = true
 			t := kmsg.NewMetadataRequestTopic()
-			t.Topic = kmsg.StringPtr(l.Topic)
+			t.Topic = new(l.Topic)
 			req.Topics = append(req.Topics, t)
 		}
 	}
