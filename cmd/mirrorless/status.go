@@ -18,8 +18,8 @@ import (
 	"mirrorless/shared/cluster"
 	"mirrorless/shared/config"
 	"mirrorless/shared/flow"
-	"mirrorless/shared/state/dynamo"
 	"mirrorless/shared/state"
+	"mirrorless/shared/state/dynamo"
 	"mirrorless/shared/state/embedded"
 	"mirrorless/shared/status"
 )

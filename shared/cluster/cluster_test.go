@@ -107,25 +107,35 @@ func TestConnectsWithEveryProtocol(t *testing.T) {
 	}{
 		"plaintext": {nil, map[string]string{}},
 		"TLS, truststore PEM": {[]kfake.Opt{secure}, map[string]string{
-			"security.protocol": "ssl", "ssl.truststore.location": stores + "ca.pem", "ssl.truststore.type": "PEM"}},
+			"security.protocol": "ssl", "ssl.truststore.location": stores + "ca.pem", "ssl.truststore.type": "PEM",
+		}},
 		"TLS, truststore PEM of undeclared type": {[]kfake.Opt{secure}, map[string]string{
-			"security.protocol": "SSL", "ssl.truststore.location": stores + "ca.pem"}},
+			"security.protocol": "SSL", "ssl.truststore.location": stores + "ca.pem",
+		}},
 		"TLS, truststore JKS": {[]kfake.Opt{secure}, map[string]string{
-			"security.protocol": "SSL", "ssl.truststore.location": stores + "truststore.jks", "ssl.truststore.password": "changeit"}},
+			"security.protocol": "SSL", "ssl.truststore.location": stores + "truststore.jks", "ssl.truststore.password": "changeit",
+		}},
 		"TLS, truststore PKCS12": {[]kfake.Opt{secure}, map[string]string{
-			"security.protocol": "SSL", "ssl.truststore.location": stores + "truststore.p12", "ssl.truststore.password": "changeit"}},
+			"security.protocol": "SSL", "ssl.truststore.location": stores + "truststore.p12", "ssl.truststore.password": "changeit",
+		}},
 		"TLS, certificates as text on one line": {[]kfake.Opt{secure}, map[string]string{
-			"security.protocol": "SSL", "ssl.truststore.certificates": strings.ReplaceAll(string(ca), "\n", " ")}},
+			"security.protocol": "SSL", "ssl.truststore.certificates": strings.ReplaceAll(string(ca), "\n", " "),
+		}},
 		"TLS, only 1.2": {[]kfake.Opt{secure}, map[string]string{
-			"security.protocol": "SSL", "ssl.truststore.location": stores + "ca.pem", "ssl.enabled.protocols": "TLSv1.2,TLSv1.1,TLSv1"}},
+			"security.protocol": "SSL", "ssl.truststore.location": stores + "ca.pem", "ssl.enabled.protocols": "TLSv1.2,TLSv1.1,TLSv1",
+		}},
 		"TLS, name not checked": {[]kfake.Opt{kfake.TLS(serverTLS(t, "othername.pem"))}, map[string]string{
-			"security.protocol": "SSL", "ssl.truststore.location": stores + "ca.pem", "ssl.endpoint.identification.algorithm": ""}},
+			"security.protocol": "SSL", "ssl.truststore.location": stores + "ca.pem", "ssl.endpoint.identification.algorithm": "",
+		}},
 		"PLAIN": {saslUsers, map[string]string{
-			"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": plainJAAS}},
+			"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": plainJAAS,
+		}},
 		"SCRAM-SHA-256": {saslUsers, map[string]string{
-			"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": jaas}},
+			"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": jaas,
+		}},
 		"SCRAM-SHA-512 over TLS": {append([]kfake.Opt{secure}, saslUsers...), map[string]string{
-			"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas, "ssl.truststore.location": stores + "ca.pem"}},
+			"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas, "ssl.truststore.location": stores + "ca.pem",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -212,13 +222,18 @@ func TestErrorsNameClusterHostProtocolAndCause(t *testing.T) {
 		"plain on a port of Kafka's that wants TLS": {alertingPort(t), scram, []string{"speaks TLS", "A.security.protocol be SASL_SSL"}},
 		"SASL without TLS on a TLS port":            {secure, scram, []string{secure, "SASL_PLAINTEXT", "A.security.protocol = SASL_SSL"}},
 		"plain where SASL is wanted":                {login, map[string]string{}, []string{login, "SASL (A.security.protocol)"}},
-		"wrong password": {login, with(scram, "sasl.jaas.config", strings.ReplaceAll(jaas, "w;d=1", "wrong-pw")),
-			[]string{login, "user name or password", "A.sasl.jaas.config"}},
+		"wrong password": {
+			login, with(scram, "sasl.jaas.config", strings.ReplaceAll(jaas, "w;d=1", "wrong-pw")),
+			[]string{login, "user name or password", "A.sasl.jaas.config"},
+		},
 		"mechanism the broker lacks":   {refusing(t, kerr.UnsupportedSaslMechanism), scram, []string{"SCRAM-SHA-512", "A.sasl.mechanism"}},
 		"no SASL on the port":          {refusing(t, kerr.IllegalSaslState), scram, []string{"A.security.protocol"}},
 		"certificate for another name": {other, trust, []string{other, "other names", "A.ssl.endpoint.identification.algorithm"}},
-		"certificate of an unknown authority": {secure, map[string]string{"security.protocol": "SSL"},
-			[]string{secure, "A.ssl.truststore.location"}},
+		"certificate of an unknown authority": {
+			secure,
+			map[string]string{"security.protocol": "SSL"},
+			[]string{secure, "A.ssl.truststore.location"},
+		},
 		"nobody there":  {closed, map[string]string{}, []string{closed, "PLAINTEXT", "nothing listens"}},
 		"unknown host":  {"no-such-host.invalid:9092", map[string]string{}, []string{"no-such-host.invalid:9092", "host name"}},
 		"silent server": {silentPort(t), trust, []string{"does not answer a TLS handshake"}},
@@ -249,8 +264,10 @@ func TestFilesThatCannotBeReadAreNamed(t *testing.T) {
 		"truststore without any":    {with(base, "ssl.truststore.certificates", "x"), "there is no certificate"},
 		"old TLS":                   {with(base, "ssl.enabled.protocols", "TLSv1"), "TLSv1.2"},
 		"unknown cipher":            {with(base, "ssl.cipher.suites", "TLS_NONE"), "A.ssl.cipher.suites"},
-		"no semicolon": {with(base, "security.protocol", "SASL_SSL", "sasl.mechanism", "PLAIN", "sasl.jaas.config", strings.TrimSuffix(jaas, ";")),
-			"semicolon"},
+		"no semicolon": {
+			with(base, "security.protocol", "SASL_SSL", "sasl.mechanism", "PLAIN", "sasl.jaas.config", strings.TrimSuffix(jaas, ";")),
+			"semicolon",
+		},
 		"Kerberos":       {with(base, "security.protocol", "SASL_SSL"), "GSSAPI is not supported"},
 		"no credentials": {with(base, "security.protocol", "SASL_SSL", "sasl.mechanism", "AWS_MSK_IAM"), "credentials of AWS"},
 		"no servers":     {with(base, "bootstrap.servers", " , "), "A.bootstrap.servers"},

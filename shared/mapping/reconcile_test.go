@@ -230,9 +230,8 @@ func TestMappingsInTransitionAreWaitedFor(t *testing.T) {
 }
 
 // live is rounds of a function that starts cold each time: mappings are made,
-// one is changed, one turned off and deleted, and one made in its place. It
-// returns how many calls there were.
-func (w *world) live() int {
+// one is changed, one turned off and deleted, and one made in its place.
+func (w *world) live() {
 	w.t.Helper()
 	rounds := func(n int) {
 		for range n {
@@ -257,7 +256,6 @@ func (w *world) live() int {
 		w.t.Fatal(err)
 	}
 	rounds(4)
-	return w.watch.total()
 }
 
 // A function that is killed at a call does not know whether the call acted. The
@@ -265,13 +263,20 @@ func (w *world) live() int {
 func TestACrashAtAnyCallConverges(t *testing.T) {
 	o := lambdaapi.Options{Delay: 10 * time.Second}
 	names := []string{"clicks", "orders"}
-	calls := 0
-	in(t, o, "", names, func(_ *testing.T, w *world) { calls = w.live() })
-	if calls < 8+2+2+1+1+1 { // lists, creates, updates, off, delete, create
-		t.Fatalf("got %d calls, want the whole story", calls)
-	}
+	var calls []lambdaapi.Call
+	in(t, o, "", names, func(t *testing.T, w *world) {
+		w.live()
+		calls = w.watch.calls
+		if got, want := w.watch.writes(0), 2+2+1+1+1; got != want { // creates, updates, off, delete, create
+			t.Fatalf("got %d writes, want the whole story of %d", got, want)
+		}
+	})
 	for _, acted := range []bool{false, true} {
-		for n := 1; n <= calls; n++ {
+		for i, call := range calls {
+			n := i + 1
+			if call.Operation == lambdaapi.List && n > 1 {
+				continue // a round that dies before it began
+			}
 			t.Run(fmt.Sprintf("at call %d, acted %t", n, acted), func(t *testing.T) {
 				in(t, o, "", names, func(t *testing.T, w *world) {
 					if acted {
