@@ -163,6 +163,15 @@ func Fit(records []Record, limit int) int {
 	return len(records)
 }
 
+// Size is the size in bytes of a batch of all records before compression.
+func Size(records []Record) int {
+	size := Overhead
+	for i := range records {
+		size += recordSize(&records[i], records[i].Timestamp-records[0].Timestamp, int64(i))
+	}
+	return size
+}
+
 func appendRecord(dst []byte, r *Record, timestampDelta, offsetDelta int64) []byte {
 	dst = binary.AppendVarint(dst, int64(bodySize(r, timestampDelta, offsetDelta)))
 	dst = append(dst, 0) // attributes, unused

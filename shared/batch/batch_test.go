@@ -104,6 +104,9 @@ func TestRecordsReturnsWhatAppendTook(t *testing.T) {
 func TestFitCountsExactlyWhatAppendWrites(t *testing.T) {
 	for n := 1; n <= len(odd); n++ {
 		size := len(batch.Append(nil, batch.Producer{}, odd[:n], nil))
+		if got := batch.Size(odd[:n]); got != size {
+			t.Errorf("Size of %d records: got %d, want %d", n, got, size)
+		}
 		if got := batch.Fit(odd, size); got != n {
 			t.Errorf("limit %d: got %d records, want %d", size, got, n)
 		}

@@ -96,7 +96,7 @@ func (a *appender) run(ctx context.Context) error {
 	limit := 0 // records in the next batch, where a broker refused more; 0 = as many as fit
 	for a.out.Done < len(a.records) {
 		rest := a.records[a.out.Done:]
-		n := batch.Fit(rest, a.log.batchBytes)
+		n := batch.Fit(rest, a.log.limit(a.p.Topic))
 		if limit > 0 {
 			n = min(n, limit)
 		}
@@ -117,6 +117,8 @@ func (a *appender) run(ctx context.Context) error {
 			}
 		case ans.bad > 0 && ans.bad < n:
 			limit = ans.bad // what comes before the bad record can be appended
+		case n > 1 && ans.bad < 0 && tooLarge(ans.code):
+			a.log.lower(a.p.Topic, batch.Size(rest[:n])/2)
 		case n > 1 && ans.bad < 0 && ofRecord(ans.code):
 			limit = n / 2 // the broker does not say which one: halve until it stands alone
 		default:
@@ -222,10 +224,18 @@ func transient(code int16) bool {
 	return kerr.IsRetriable(kerr.ErrorForCode(code))
 }
 
+// tooLarge says that the batch is over the topic's max.message.bytes.
+func tooLarge(code int16) bool {
+	return code == kerr.MessageTooLarge.Code || code == kerr.RecordListTooLarge.Code
+}
+
 // ofRecord says that the answer judges a record and not the partition.
 func ofRecord(code int16) bool {
+	if tooLarge(code) {
+		return true
+	}
 	switch code {
-	case kerr.MessageTooLarge.Code, kerr.RecordListTooLarge.Code, kerr.InvalidTimestamp.Code, kerr.InvalidRecord.Code,
+	case kerr.InvalidTimestamp.Code, kerr.InvalidRecord.Code,
 		kerr.CorruptMessage.Code, kerr.UnsupportedForMessageFormat.Code, kerr.UnsupportedCompressionType.Code:
 		return true
 	}

@@ -15,15 +15,17 @@
 //	got, err := log.Append(ctx, partition, cursor, records)
 //	… got.Placed, got.Cursor                          // also with an error: what is on B
 //
-// The package keeps nothing between two calls but the leaders of partitions.
-// It never starts a new epoch by itself: that takes a write to the flow's
-// store first, which is the caller's. It does not use kgo's producer, which
-// can set neither producer id nor sequence.
+// The package keeps nothing between two calls but the leaders of partitions and
+// the size of batch that a topic has taken. It never starts a new epoch by
+// itself: that takes a write to the flow's store first, which is the caller's.
+// It does not use kgo's producer, which can set neither producer id nor
+// sequence.
 package target
 
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -173,6 +175,27 @@ type Log struct {
 	batchBytes int
 	compress   batch.Compressor
 	now        func() time.Time
+
+	mu     sync.Mutex
+	limits map[string]int // of batches, where a topic takes less than batchBytes
+}
+
+// limit is the size up to which the topic's records share a batch.
+func (l *Log) limit(topic string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n, ok := l.limits[topic]; ok {
+		return n
+	}
+	return l.batchBytes
+}
+
+// lower remembers that a topic takes less: its max.message.bytes may be hidden
+// from us, and every batch would be sent in vain until it is halved enough.
+func (l *Log) lower(topic string, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limits[topic] = n
 }
 
 // New returns a Log that sends through the client's connections. The client
@@ -182,7 +205,7 @@ func New(client *kgo.Client, o Options) *Log {
 }
 
 func newLog(b brokers, o Options) *Log {
-	l := &Log{brokers: b, batchBytes: o.BatchBytes, compress: o.Compress, now: o.Now}
+	l := &Log{brokers: b, batchBytes: o.BatchBytes, compress: o.Compress, now: o.Now, limits: map[string]int{}}
 	if l.batchBytes == 0 {
 		l.batchBytes = DefaultBatchBytes
 	}
