@@ -152,7 +152,7 @@ func (c *cluster) read(t *testing.T, topic string) []*kgo.Record {
 			left[o.Partition] = o.Offset
 		}
 	})
-	client := c.client(t, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client := c.client(t, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond))
 	defer client.Close()
 	var records []*kgo.Record
 	for len(left) > 0 {
