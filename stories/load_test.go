@@ -3,7 +3,8 @@ package stories_test
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
+	"encoding/hex"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -20,13 +21,14 @@ type load struct {
 	partitions int32
 	size       int      // of a value
 	next       []uint64 // by partition
+	noise      *rand.ChaCha8
 }
 
 func newLoad(t testing.TB, c *kafka.Cluster, topic string, partitions int32, size int) *load {
 	t.Helper()
 	client := connect(t, c, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.Lz4Compression()),
 		kgo.MaxBufferedRecords(20_000))
-	return &load{client: client, topic: topic, partitions: partitions, size: size, next: make([]uint64, partitions)}
+	return &load{client: client, topic: topic, partitions: partitions, size: size, next: make([]uint64, partitions), noise: rand.NewChaCha8([32]byte{})}
 }
 
 // write adds n records, spread over the partitions, and waits until they are
@@ -40,9 +42,10 @@ func (l *load) write(ctx context.Context, t testing.TB, n int) {
 				p = q
 			}
 		}
-		value := make([]byte, l.size)
-		binary.BigEndian.PutUint64(value, l.next[p])
-		copy(value[8:], fmt.Sprintf("record %d of partition %d, padded with what compresses well", l.next[p], p))
+		// Text of hexadecimal digits compresses to about half, as real records do.
+		noise := make([]byte, l.size/2)
+		l.noise.Read(noise)
+		value := hex.AppendEncode(binary.BigEndian.AppendUint64(nil, l.next[p]), noise)[:l.size]
 		l.next[p]++
 		l.client.Produce(ctx, &kgo.Record{Topic: l.topic, Partition: p, Value: value}, nil)
 	}
