@@ -142,14 +142,18 @@ func (a *appender) verify(ctx context.Context, base int64, n int) error {
 	return a.claim(ctx, base, n)
 }
 
-// claim reads want records of ours from an offset on and books them against the
-// next records of the call.
+// claim reads records of ours from an offset on and books them against the next
+// records of the call: want records, all there are if below zero, or as many as
+// it takes until every record of the call is found.
 func (a *appender) claim(ctx context.Context, from int64, want int) error {
-	found, err := a.log.ours(ctx, a.p, a.out.Cursor.Producer, from, want)
-	if err != nil {
-		return fmt.Errorf("read back from offset %d: %w", from, err)
+	r := trail{log: a.log, p: a.p, producer: a.out.Cursor.Producer, from: from, left: want}
+	for a.out.Done < len(a.original) && r.left != 0 {
+		if err := r.read(ctx, len(a.original)-a.out.Done); err != nil {
+			return fmt.Errorf("read back from offset %d: %w", from, err)
+		}
+		a.match(&r)
 	}
-	return a.match(found)
+	return a.leave(&r)
 }
 
 // mine is a record of ours as the target holds it.
@@ -158,89 +162,110 @@ type mine struct {
 	stamped bool // by the target, so that its timestamp says nothing
 }
 
-// ours reads the records that the producer wrote from an offset on, in the
-// order of their sequence, until it has as many as wanted. It waits for records
-// that are appended but not replicated yet.
-func (l *Log) ours(ctx context.Context, p Partition, producer batch.Producer, from int64, want int) ([]mine, error) {
-	var found []mine
-	next := producer.Sequence
-	for wait := newBackoff(); want < 0 || len(found) < want; {
-		got, err := l.brokers.fetch(ctx, p, from)
-		if err != nil {
-			return nil, err
-		}
-		from = max(from, got.start)
-		progress := false
-		for b, err := range batch.All(got.raw) {
-			if err != nil {
-				return nil, err
-			}
-			if b.NextOffset() <= from {
-				continue
-			}
-			progress, from = true, b.NextOffset()
-			id := b.Producer()
-			if id.ID != producer.ID || id.Epoch != producer.Epoch || b.Control() {
-				continue
-			}
-			// A batch below the cursor's sequence is a second copy that arrived
-			// after the broker had forgotten the first; one above it is not ours
-			// to explain.
-			skip := batch.Distance(id.Sequence, next)
-			if skip < 0 || int(skip) >= b.Count() {
-				continue
-			}
-			records, err := b.Records(decompress)
-			if err != nil {
-				return nil, err
-			}
-			for _, r := range records[skip:] {
-				found = append(found, mine{Placed: r, stamped: b.LogAppendTime()})
-			}
-			next = batch.Advance(id.Sequence, b.Count())
-		}
-		if progress {
-			continue
-		}
-		if want < 0 && from >= got.end {
-			return found, nil
-		}
-		if !wait.next(ctx) {
-			return nil, fmt.Errorf("wait for %d records of ours after offset %d: %w", max(want, 0)-len(found), from, context.Cause(ctx))
-		}
-	}
-	return found, nil
+// trail reads the records that a producer wrote from an offset on, in the order
+// of their sequence.
+type trail struct {
+	log      *Log
+	p        Partition
+	producer batch.Producer // of the next record
+	from     int64
+	left     int    // records to be read, below zero for all; 0 at the end
+	found    []mine // read and not booked yet
 }
 
-// match books what is on the target against the next records of the call. Both
-// are in order. A record on the target that the call lacks was compacted away
-// on the source since. A record of the call that the target lacks, before one
-// that it has, cannot be put in order any more.
-func (a *appender) match(found []mine) error {
-	i := 0
-	for i < len(found) && a.out.Done < len(a.original) {
-		want := &a.original[a.out.Done]
-		at := slices.IndexFunc(found[i:], func(m mine) bool { return same(m, want) })
-		if at < 0 {
-			for later := a.out.Done + 1; later < len(a.original); later++ {
-				if same(found[i], &a.original[later]) {
-					return &AlteredError{Record: a.out.Done, Offset: found[i].Offset}
-				}
-			}
-			break
+// read adds at least n records to those that were found, unless it comes to the
+// end first. It waits for records that are appended but not replicated yet.
+func (r *trail) read(ctx context.Context, n int) error {
+	for wait, more := newBackoff(), len(r.found)+n; r.left != 0 && len(r.found) < more; {
+		got, err := r.log.brokers.fetch(ctx, r.p, r.from)
+		if err != nil {
+			return err
 		}
-		a.skip(found[i : i+at])
-		i += at
-		a.book(found[i].Offset, 1)
-		if !found[i].stamped {
+		r.from = max(r.from, got.start)
+		at := r.from
+		if err := r.take(got.raw); err != nil {
+			return err
+		}
+		switch {
+		case r.from > at:
+		case r.left < 0 && r.from >= got.end:
+			r.left = 0
+		case !wait.next(ctx):
+			return fmt.Errorf("wait for %d records of ours after offset %d: %w", r.left, r.from, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// take adds the records of ours among fetched batches.
+func (r *trail) take(raw []byte) error {
+	for b, err := range batch.All(raw) {
+		if err != nil {
+			return err
+		}
+		if b.NextOffset() <= r.from {
+			continue
+		}
+		r.from = b.NextOffset()
+		id := b.Producer()
+		if id.ID != r.producer.ID || id.Epoch != r.producer.Epoch || b.Control() {
+			continue
+		}
+		// A batch below the sequence is a second copy that arrived after the broker
+		// had forgotten the first; one above it is not ours to explain.
+		skip := batch.Distance(id.Sequence, r.producer.Sequence)
+		if skip < 0 || int(skip) >= b.Count() {
+			continue
+		}
+		records, err := b.Records(decompress)
+		if err != nil {
+			return err
+		}
+		for _, placed := range records[skip:] {
+			if r.left == 0 {
+				return nil
+			}
+			r.left = max(r.left-1, min(r.left, -1))
+			r.found = append(r.found, mine{Placed: placed, stamped: b.LogAppendTime()})
+		}
+		r.producer.Sequence = batch.Advance(id.Sequence, b.Count())
+	}
+	return nil
+}
+
+// match books what was found against the next records of the call. Both are in
+// order. It stops at a record of the call that is not among what was found.
+func (a *appender) match(r *trail) {
+	for a.out.Done < len(a.original) && len(r.found) > 0 {
+		want := &a.original[a.out.Done]
+		at := slices.IndexFunc(r.found, func(m mine) bool { return same(m, want) })
+		if at < 0 {
+			return
+		}
+		// A record that the call lacks was compacted away on the source since.
+		a.skip(r.found[:at])
+		a.book(r.found[at].Offset, 1)
+		if !r.found[at].stamped {
 			a.out.Found++
 		}
-		i++
+		r.found = r.found[at+1:]
 	}
-	if a.out.Done < len(a.original) {
-		// The source still has records to copy and none of them is among these.
-		a.skip(found[i:])
+}
+
+// leave settles what was found and not booked, once everything is read. With
+// records of the call left to append, none of them is among it. But where a
+// later record of the call is, the ones before it cannot be put in order any
+// more.
+func (a *appender) leave(r *trail) error {
+	if a.out.Done == len(a.original) || len(r.found) == 0 {
+		return nil
 	}
+	for later := a.out.Done + 1; later < len(a.original); later++ {
+		if i := slices.IndexFunc(r.found, func(m mine) bool { return same(m, &a.original[later]) }); i >= 0 {
+			return &AlteredError{Record: a.out.Done, Offset: r.found[i].Offset}
+		}
+	}
+	a.skip(r.found)
 	return nil
 }
 
