@@ -111,9 +111,15 @@ func (m *Mirror) book(ctx context.Context, l *lot, got target.Appended) {
 	}
 	l.done += got.Done
 	l.records, l.plain = l.records[got.Done:], l.plain[got.Done:]
-	if got.Foreign > 0 {
+	if got.Second > 0 {
+		// The residual of the guarantees, counted.
+		l.holes = append(l.holes, state.Hole{
+			TopicPartition: l.TopicPartition, From: l.pos.Upstream, To: l.pos.Upstream, Kind: SecondCopy, Records: got.Second, Seen: m.Now(),
+		})
+	}
+	if foreign := got.Foreign - got.Second; foreign > 0 {
 		m.Logger.WarnContext(ctx, "another writer appends to the target partition",
-			"topic", l.remote.Topic, "partition", l.Partition, "offset", l.pos.Downstream, "records", got.Foreign)
+			"topic", l.remote.Topic, "partition", l.Partition, "offset", l.pos.Downstream, "records", foreign)
 	}
 	if got.Extra > 0 {
 		m.Logger.WarnContext(ctx, "target holds copies of records that the source does not show any more",

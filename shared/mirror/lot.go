@@ -155,6 +155,10 @@ const (
 	// HoleRecreated is the beginning of a topic that was created again on the
 	// source, as far as it was gone before the first record arrived.
 	HoleRecreated = "before re-creation was seen"
+	// SecondCopy is no hole: records that are on the target twice, because a late
+	// request landed after the target had forgotten the producer. Its place is the
+	// position at which they were noticed.
+	SecondCopy = "second copy"
 )
 
 // stop keeps the lot's records from number i on from being copied.

@@ -142,7 +142,7 @@ func (m *Mirror) putHoles(ctx context.Context, lots []*lot) {
 	of := map[*lot]bool{}
 	for _, l := range lots {
 		for _, h := range l.holes {
-			if h.From >= l.pos.Upstream {
+			if h.From >= l.pos.Upstream && h.Kind != SecondCopy {
 				continue
 			}
 			holes = append(holes, h)

@@ -144,6 +144,13 @@ func (a *appender) accept(ctx context.Context, ans answer, n, sent int) error {
 	if ans.appendTime != NoTimestamp && sent == 1 {
 		return a.verify(ctx, ans.base, n)
 	}
+	if ans.base > c.End {
+		second, err := a.log.seconds(ctx, a.p, c.Producer.ID, c.End, ans.base)
+		if err != nil {
+			return fmt.Errorf("read what lies between offsets %d and %d: %w", c.End, ans.base, err)
+		}
+		a.out.Second += second
+	}
 	a.book(ans.base, n)
 	return nil
 }

@@ -171,6 +171,7 @@ type copier struct {
 	upstream int
 	cursor   Cursor
 	version  int
+	second   int64
 }
 
 func (c *copier) invoke(ctx context.Context, source []batch.Record, until int, store bool) error {
@@ -197,6 +198,7 @@ func (c *copier) invoke(ctx context.Context, source []batch.Record, until int, s
 	book := func(a Appended) {
 		next.upstream += a.Done
 		next.cursor = a.Cursor
+		next.second += a.Second
 		records = records[a.Done:]
 	}
 	switch s := standing[p.TopicPartition]; s.Verdict {
@@ -228,49 +230,93 @@ func (c *copier) invoke(ctx context.Context, source []batch.Record, until int, s
 	return err
 }
 
+// play copies n records through a network with faults, and returns what of ours
+// is on the target then. forgetful brokers forget the producer also while
+// requests are outstanding, which is the known residual.
+func play(t *testing.T, seed uint64, n int, forgetful bool) (c *copier, source []batch.Record, got []string) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	m := &model{rng: rng, state: map[int64]*producerState{}, faults: 30 + rng.IntN(300), stamp: rng.IntN(4) == 0 && !forgetful}
+	source = make([]batch.Record, n)
+	for i := range source {
+		source[i] = batch.Record{Timestamp: int64(i + 1), Value: fmt.Appendf(nil, "record %d", i)}
+	}
+	c = &copier{log: newLog(m, Options{BatchBytes: batch.Overhead + 40 + rng.IntN(800)})}
+	c.cursor.Producer = batch.Producer{ID: 9}
+	for invocations := 0; c.upstream < n; invocations++ {
+		if invocations > 20*n {
+			t.Fatalf("seed %d: stuck at %d", seed, c.upstream)
+		}
+		if rng.IntN(40) == 0 && (forgetful || len(m.late) == 0) {
+			clear(m.state)
+		}
+		if c.upstream >= n-10 {
+			m.faults, m.late = 0, nil // so that the last record shows what came before it
+		}
+		invoke := func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			outer := m.cancel
+			m.cancel = cancel
+			// A retry may come with another boundary than the attempt before.
+			until := min(n, c.upstream+1+rng.IntN(60))
+			if c.upstream < n-10 {
+				until = min(until, n-10)
+			}
+			_ = c.invoke(ctx, source, until, rng.IntN(4) != 0)
+			m.cancel = outer
+		}
+		m.other = invoke
+		invoke()
+	}
+	for _, e := range m.log {
+		if e.producer.ID == 9 {
+			got = append(got, string(e.Value))
+		}
+	}
+	return c, source, got
+}
+
 func TestEachRecordIsAppendedOnceAndInOrderWhateverTheNetworkDoes(t *testing.T) {
 	const n = 400
 	for seed := range uint64(1000) {
 		synctest.Test(t, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed, 1))
-			m := &model{rng: rng, state: map[int64]*producerState{}, faults: 30 + rng.IntN(300), stamp: rng.IntN(4) == 0}
-			source := make([]batch.Record, n)
-			for i := range source {
-				source[i] = batch.Record{Timestamp: int64(i + 1), Value: fmt.Appendf(nil, "record %d", i)}
-			}
-			c := &copier{log: newLog(m, Options{BatchBytes: batch.Overhead + 40 + rng.IntN(800)})}
-			c.cursor.Producer = batch.Producer{ID: 9, Sequence: 0}
-			invocations := 0
-			for c.upstream < n {
-				if invocations++; invocations > 20*n {
-					t.Fatalf("seed %d: stuck at %d", seed, c.upstream)
-				}
-				if rng.IntN(40) == 0 && len(m.late) == 0 {
-					clear(m.state) // the broker forgets; with requests outstanding this is the known residual
-				}
-				invoke := func() {
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-					defer cancel()
-					outer := m.cancel
-					m.cancel = cancel
-					// A retry may come with another boundary than the attempt before.
-					_ = c.invoke(ctx, source, min(n, c.upstream+1+rng.IntN(60)), rng.IntN(4) != 0)
-					m.cancel = outer
-				}
-				m.other = invoke
-				invoke()
-			}
-			var got []string
-			for _, e := range m.log {
-				if e.producer.ID == 9 {
-					got = append(got, string(e.Value))
-				}
-			}
+			_, source, got := play(t, seed, n, false)
 			for i := range max(len(got), n) {
 				if i >= len(got) || i >= n || got[i] != string(source[i].Value) {
 					t.Fatalf("seed %d: got %d records on the target, want %d; first difference at %d", seed, len(got), n, i)
 				}
 			}
 		})
+	}
+}
+
+// TestALateRequestToABrokerThatForgotIsCounted lets the residual happen: the
+// first copies are complete and in order, and every second copy is counted.
+func TestALateRequestToABrokerThatForgotIsCounted(t *testing.T) {
+	const n = 400
+	doubled := 0
+	for seed := range uint64(1000) {
+		synctest.Test(t, func(t *testing.T) {
+			c, source, got := play(t, seed, n, true)
+			seen := map[string]bool{}
+			next := 0
+			for _, value := range got {
+				if seen[value] {
+					continue
+				}
+				seen[value] = true
+				if value != string(source[next].Value) {
+					t.Fatalf("seed %d: got %q as first copy number %d", seed, value, next)
+				}
+				next++
+			}
+			if next != n || int64(len(got)-n) != c.second {
+				t.Fatalf("seed %d: got %d of %d records, %d of them twice, %d counted", seed, next, n, len(got)-n, c.second)
+			}
+			doubled += len(got) - n
+		})
+	}
+	if doubled == 0 {
+		t.Error("the residual did not happen")
 	}
 }

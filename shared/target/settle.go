@@ -3,8 +3,11 @@ package target
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"mirrorless/shared/batch"
 	"mirrorless/shared/flow"
@@ -63,9 +66,44 @@ func (l *Log) Standing(ctx context.Context, probes []Probe) (map[flow.TopicParti
 		if !ok {
 			return nil, fmt.Errorf("describe producers of %s: no leader answered", q.Partition.TopicPartition)
 		}
-		out[q.Partition.TopicPartition] = standing(ks, q.Cursor.Producer)
+		s, err := l.confirmed(ctx, q, standing(ks, q.Cursor.Producer))
+		if err != nil {
+			return nil, err
+		}
+		out[q.Partition.TopicPartition] = s
 	}
 	return out, nil
+}
+
+// confirmed looks into the log before it says that records are lost. A broker
+// that has forgotten a producer and then takes a late request of it knows less
+// than its log holds: the producer is as good as forgotten.
+func (l *Log) confirmed(ctx context.Context, q Probe, s Standing) (Standing, error) {
+	if s.Verdict != Behind || q.Cursor.End == 0 {
+		return s, nil
+	}
+	got, err := l.brokers.fetch(ctx, q.Partition, q.Cursor.End-1)
+	if err != nil && !errors.Is(err, kerr.OffsetOutOfRange) {
+		return s, fmt.Errorf("read the end of %s: %w", q.Partition.TopicPartition, err)
+	}
+	if err != nil || got.end < q.Cursor.End {
+		return s, nil
+	}
+	for b, err := range batch.All(got.raw) {
+		if err != nil {
+			return s, fmt.Errorf("read the end of %s: %w", q.Partition.TopicPartition, err)
+		}
+		if b.NextOffset() < q.Cursor.End {
+			continue
+		}
+		id := b.Producer()
+		last := batch.Advance(id.Sequence, int(q.Cursor.End-b.BaseOffset()))
+		if id.ID != q.Cursor.Producer.ID || id.Epoch == q.Cursor.Producer.Epoch && last != q.Cursor.Producer.Sequence {
+			return s, nil
+		}
+		break
+	}
+	return Standing{Verdict: Forgotten}, nil
 }
 
 func standing(ks []known, p batch.Producer) Standing {
@@ -117,7 +155,11 @@ func (a *appender) settle(ctx context.Context, ans answer) error {
 		a.settled--
 		return nil
 	}
-	switch s := standing(ks, a.out.Cursor.Producer); s.Verdict {
+	s, err := a.log.confirmed(ctx, Probe{a.p, a.out.Cursor}, standing(ks, a.out.Cursor.Producer))
+	if err != nil {
+		return err
+	}
+	switch s.Verdict {
 	case Forgotten:
 		return ErrForgotten
 	case Fenced:
@@ -156,6 +198,34 @@ func (a *appender) claim(ctx context.Context, from int64, want int) error {
 	return a.leave(&r)
 }
 
+// seconds counts the records of a producer in a range of offsets that holds none
+// of its expected ones.
+func (l *Log) seconds(ctx context.Context, p Partition, id, from, to int64) (n int64, err error) {
+	for wait := newBackoff(); from < to; {
+		got, err := l.brokers.fetch(ctx, p, from)
+		if err != nil {
+			return n, err
+		}
+		at := from
+		for b, err := range batch.All(got.raw) {
+			if err != nil {
+				return n, err
+			}
+			if b.NextOffset() > from && b.BaseOffset() < to {
+				from = b.NextOffset()
+				if b.Producer().ID == id && !b.Control() {
+					n += int64(b.Count())
+				}
+			}
+		}
+		from = max(from, got.start)
+		if from == at && !wait.next(ctx) {
+			return n, context.Cause(ctx)
+		}
+	}
+	return n, nil
+}
+
 // mine is a record of ours as the target holds it.
 type mine struct {
 	batch.Placed
@@ -171,6 +241,19 @@ type trail struct {
 	from     int64
 	left     int    // records to be read, below zero for all; 0 at the end
 	found    []mine // read and not booked yet
+	second   []copied
+}
+
+// copied is a batch of second copies.
+type copied struct{ offset, records int64 }
+
+// passed counts the second copies before an offset, once.
+func (r *trail) passed(offset int64) (n int64) {
+	for len(r.second) > 0 && r.second[0].offset < offset {
+		n += r.second[0].records
+		r.second = r.second[1:]
+	}
+	return n
 }
 
 // read adds at least n records to those that were found, unless it comes to the
@@ -208,13 +291,18 @@ func (r *trail) take(raw []byte) error {
 		}
 		r.from = b.NextOffset()
 		id := b.Producer()
-		if id.ID != r.producer.ID || id.Epoch != r.producer.Epoch || b.Control() {
+		if id.ID != r.producer.ID || b.Control() {
 			continue
 		}
-		// A batch below the sequence is a second copy that arrived after the broker
-		// had forgotten the first; one above it is not ours to explain.
+		// A batch of an older epoch or below the sequence is a second copy that
+		// arrived after the broker had forgotten the first. One above it, or of a
+		// newer epoch, is not ours to explain.
 		skip := batch.Distance(id.Sequence, r.producer.Sequence)
-		if skip < 0 || int(skip) >= b.Count() {
+		if id.Epoch < r.producer.Epoch || id.Epoch == r.producer.Epoch && int(skip) >= b.Count() {
+			r.second = append(r.second, copied{b.BaseOffset(), int64(b.Count())})
+			continue
+		}
+		if id.Epoch > r.producer.Epoch || skip < 0 {
 			continue
 		}
 		records, err := b.Records(decompress)
@@ -244,6 +332,7 @@ func (a *appender) match(r *trail) {
 		}
 		// A record that the call lacks was compacted away on the source since.
 		a.skip(r.found[:at])
+		a.out.Second += r.passed(r.found[at].Offset)
 		a.book(r.found[at].Offset, 1)
 		if !r.found[at].stamped {
 			a.out.Found++
@@ -265,6 +354,7 @@ func (a *appender) leave(r *trail) error {
 			return &AlteredError{Record: a.out.Done, Offset: r.found[i].Offset}
 		}
 	}
+	a.out.Second += r.passed(r.found[len(r.found)-1].Offset)
 	a.skip(r.found)
 	return nil
 }

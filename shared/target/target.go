@@ -81,6 +81,9 @@ type Appended struct {
 	Extra int
 	// Foreign counts the offsets between ours that something else occupies.
 	Foreign int64
+	// Second counts those of them that hold a second copy: a late request of this
+	// producer that the broker took after it had forgotten the first.
+	Second int64
 }
 
 // ErrFenced is returned when the target has seen a newer epoch of the producer:
