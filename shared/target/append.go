@@ -138,18 +138,18 @@ func (a *appender) accept(ctx context.Context, ans answer, n, sent int) error {
 	if ans.base < c.End && ans.appendTime == NoTimestamp {
 		return &LostError{Records: c.End - ans.base, End: ans.base}
 	}
-	// With a time in the answer the batch may have been there before this call.
-	// What this call sent itself is what it holds. Anything else is read back,
-	// because the broker compares sequences and not content.
-	if ans.appendTime != NoTimestamp && sent == 1 {
-		return a.verify(ctx, ans.base, n)
-	}
 	if ans.base > c.End {
 		second, err := a.log.seconds(ctx, a.p, c.Producer.ID, c.End, ans.base)
 		if err != nil {
 			return fmt.Errorf("read what lies between offsets %d and %d: %w", c.End, ans.base, err)
 		}
 		a.out.Second += second
+	}
+	// With a time in the answer the batch may have been there before this call.
+	// What this call sent itself is what it holds. Anything else is read back,
+	// because the broker compares sequences and not content.
+	if ans.appendTime != NoTimestamp && sent == 1 {
+		return a.verify(ctx, ans.base, n)
 	}
 	a.book(ans.base, n)
 	return nil

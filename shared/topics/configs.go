@@ -81,6 +81,17 @@ func (r configRule) changes(source, copied []configEntry) []ConfigOp {
 	return ops
 }
 
+// valuesOf picks the values that ops are about to change, as far as they are told.
+func valuesOf(entries []configEntry, ops []ConfigOp) map[string]string {
+	values := map[string]string{}
+	for _, e := range entries {
+		if !e.sensitive && slices.ContainsFunc(ops, func(op ConfigOp) bool { return op.Name == e.name }) {
+			values[e.name] = e.value
+		}
+	}
+	return values
+}
+
 // keepsRecords names the configs without which a copy may lose records that the
 // source keeps: the copy is not created where the target refuses one of them.
 func keepsRecords(config string) bool {

@@ -70,6 +70,9 @@ type observation struct {
 // diff is what separates the clusters from what the flow wants. It asks nobody.
 func (r rules) diff(o observation) Plan {
 	p := Plan{Skipped: o.skipped, Problems: slices.Clone(o.errs)}
+	for _, t := range o.topics {
+		p.Copies = append(p.Copies, Copy{Source: t.name, Name: t.remote, Partitions: t.partitions()})
+	}
 	r.diffInternal(o, &p)
 	r.diffTopics(o, &p)
 	if o.syncConfigs {
@@ -88,8 +91,12 @@ func (r rules) diff(o observation) Plan {
 // that have no position.
 func (r rules) diffTopics(o observation, p *Plan) {
 	p.bookkeeping.blocked = map[string]bool{}
+	r.diffCollisions(o, p)
 	var create []NewTopic
 	for _, t := range o.topics {
+		if p.bookkeeping.blocked[t.name] {
+			continue
+		}
 		n, err := r.diffTopic(o, t, p)
 		if err != nil {
 			p.Problems = append(p.Problems, err)
@@ -157,6 +164,9 @@ func (r rules) warnOfTopic(o observation, t topic, p *Plan) {
 			Message: "copy has more partitions than its source, so producers spread keys differently over the two",
 			Topic:   t.remote, Detail: []any{"partitions", there.partitions(), "source", t.partitions()},
 		})
+	}
+	if d := o.configs[t.name]; d.err == nil {
+		p.Warnings = append(p.Warnings, tooLarge(t.name, d.entries, r.envelope())...)
 	}
 	if row, ok := o.rows[t.name]; ok && row.Partitions > t.partitions() {
 		p.Warnings = append(p.Warnings, Warning{
@@ -236,17 +246,9 @@ func (r rules) diffConfigs(o observation, p *Plan) {
 		ops := rule.changes(source.entries, copied.entries)
 		rejected := r.rejected[t.remote]
 		if slices.ContainsFunc(ops, func(op ConfigOp) bool { return !rejected[op] }) {
-			p.Configs = append(p.Configs, ConfigChange{Topic: t.remote, Ops: ops})
+			p.Configs = append(p.Configs, ConfigChange{Topic: t.remote, Ops: ops, Was: valuesOf(copied.entries, ops)})
 		}
 	}
-}
-
-// hint says which right is missing.
-func hint(err error, right, topic, alias string) error {
-	if !isAuthorization(err) {
-		return err
-	}
-	return fmt.Errorf("%w: grant %s on topic %s of cluster %s", err, right, topic, alias)
 }
 
 // together makes one error of those that have the same text.

@@ -133,7 +133,8 @@ func (t *Topics) observePositions(ctx context.Context, o *observation) error {
 }
 
 // observeConfigs describes the topics whose configs matter in this round: those
-// that have no copy, and all where config sync is due.
+// that have no copy, and all where config sync is due. The first round of a
+// process looks at all topics of the source: some records are too large for it.
 func (t *Topics) observeConfigs(ctx context.Context, o *observation) {
 	sync := t.Settings.SyncTopicConfigs
 	o.syncConfigs = sync.Enabled && !t.memory.noAlter && due(t.memory.configs, o.now, sync.Interval)
@@ -147,6 +148,8 @@ func (t *Topics) observeConfigs(ctx context.Context, o *observation) {
 		case o.syncConfigs:
 			sources = append(sources, tp.name)
 			copies = append(copies, tp.remote)
+		case !t.memory.looked:
+			sources = append(sources, tp.name)
 		}
 	}
 	var err error

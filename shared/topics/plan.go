@@ -23,6 +23,8 @@ type Plan struct {
 	// ACLs are to be created on the target, where their sync is due.
 	ACLs []ACL
 
+	// Copies are all topics that are copied, changed or not.
+	Copies   []Copy
 	Skipped  []Skipped
 	Warnings []Warning
 	// Problems keep a part of the above from being planned.
@@ -35,6 +37,12 @@ type Plan struct {
 // sources, or in the positions.
 func (p Plan) Empty() bool {
 	return len(p.Internal)+len(p.Create)+len(p.Grow)+len(p.Configs)+len(p.Begin)+len(p.EventSources)+len(p.ACLs) == 0
+}
+
+// Copy is a topic of the source and its copy.
+type Copy struct {
+	Source, Name string
+	Partitions   int32 // of the source
 }
 
 // NewTopic is a topic to be created.
@@ -62,6 +70,8 @@ type Growth struct {
 type ConfigChange struct {
 	Topic string // on the target
 	Ops   []ConfigOp
+	// Was has what the copy's brokers tell of the same configs, by name.
+	Was map[string]string
 }
 
 // Skipped is a topic of the source that something else than the lists keeps from
