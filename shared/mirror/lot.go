@@ -25,9 +25,9 @@ type lot struct {
 
 	pos      state.Position
 	open     openRuns
+	sourceID state.TopicID // as the source told it in this round; zero if it was not asked
 	remote   target.Partition
 	standing target.Standing
-	cold     bool // pos was read in this round
 	rewound  bool // pos may lie before the stored one
 	changed  bool // pos is to be stored
 	holes    []state.Hole
@@ -90,7 +90,7 @@ func (m *Mirror) admit(l *lot) error {
 // rest into records to append.
 func (m *Mirror) prepare(ctx context.Context, l *lot) {
 	l.records, l.limit, l.holes = l.all[l.done:], nil, nil
-	if known := m.source.id(l.Topic); l.cold && known != (state.TopicID{}) && l.pos.SourceTopicID != (state.TopicID{}) && known != l.pos.SourceTopicID {
+	if none := (state.TopicID{}); l.sourceID != none && l.pos.SourceTopicID != none && l.sourceID != l.pos.SourceTopicID {
 		if err := m.startOver(ctx, l); err != nil {
 			l.fail(err)
 			return

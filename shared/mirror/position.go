@@ -21,10 +21,9 @@ import (
 func (m *Mirror) locate(ctx context.Context, lots []*lot, cold bool) {
 	var read []*lot
 	for _, l := range lots {
-		l.again, l.changed, l.rewound = nil, false, false
+		l.again, l.changed, l.rewound, l.sourceID = nil, false, false, state.TopicID{}
 		l.standing = target.Standing{Verdict: target.Agrees}
-		l.cold = cold || !m.recall(l)
-		if l.cold {
+		if cold || !m.recall(l) {
 			read = append(read, l)
 		}
 	}
@@ -103,14 +102,18 @@ func (m *Mirror) read(ctx context.Context, lots []*lot) error {
 	if err != nil {
 		return err
 	}
-	// Without an answer the ids of an earlier question stand, or none.
-	_ = m.source.ask(ctx, slices.Collect(maps.Keys(topics))...)
+	// The ids are asked for after the positions were read, so one that differs from
+	// a position's is newer. What an earlier question was told may be older.
+	asked := m.source.ask(ctx, slices.Collect(maps.Keys(topics))...) == nil
 	var probes []target.Probe
 	for _, l := range lots {
 		pos, ok := positions[l.TopicPartition]
 		if !ok {
 			l.fail(ErrNotPrepared)
 			continue
+		}
+		if asked {
+			l.sourceID = m.source.id(l.Topic)
 		}
 		if err := m.place(ctx, l, pos, remotes[m.selector.Remote(l.Topic)]); err != nil {
 			l.fail(err)
@@ -191,7 +194,7 @@ func (m *Mirror) startOver(ctx context.Context, l *lot) error {
 		})
 	}
 	l.pos.First, l.pos.Upstream = first, first
-	l.pos.SourceTopicID = m.source.id(l.Topic)
+	l.pos.SourceTopicID = l.sourceID
 	l.open = nil
 	l.rewound, l.changed = true, true
 	return nil

@@ -82,6 +82,9 @@ func (s *source) id(topic string) state.TopicID {
 func (m *Mirror) sameTopic(ctx context.Context, l *lot, below []kafkaevent.Record) (bool, error) {
 	asked := m.source.ask(ctx, l.Topic)
 	id, none := m.source.id(l.Topic), state.TopicID{}
+	if asked == nil {
+		l.sourceID = id
+	}
 	if asked == nil && id != none && l.pos.SourceTopicID != none {
 		return id == l.pos.SourceTopicID, nil
 	}
