@@ -96,7 +96,7 @@ func demo(ctx context.Context, out, logs io.Writer, keep bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	p := &player{out: out, dir: dir, logger: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	p := &player{out: out, dir: dir, logger: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelError}))}
 	a, err := fake("demo-A", portsA, keep)
 	if err != nil {
 		return err
