@@ -34,6 +34,12 @@ type Options struct {
 	// and Kafka's own time-outs, for benchmarks. By default brokers are small,
 	// start quickly, and are found dead after three seconds instead of nine.
 	Production bool
+	// Front, if not nil, gives every broker a second listener and is called with
+	// that listener's address. Clients who come that way are told to come to the
+	// address that it returns, so that a proxy there sees all that they say.
+	// [Cluster.Bootstrap] and what brokers say to each other pass by it. A start
+	// that is tried again calls it again.
+	Front func(node int, address string) (string, error)
 }
 
 const (

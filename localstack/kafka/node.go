@@ -25,6 +25,7 @@ type node struct {
 	id                 int
 	broker, controller bool
 	address            string // host:port of the listener that answers
+	behind, front      string // addresses of the listener behind Options.Front, and of what is there
 	settings           map[string]string
 	properties         string // path of server.properties
 	log                string
@@ -48,17 +49,28 @@ func layOut(dir string, options Options) ([]*node, error) {
 	if ports == nil {
 		free += options.Brokers
 	}
+	if options.Front != nil {
+		free += options.Brokers
+	}
 	found, err := process.FreePorts(free)
 	if err != nil {
 		return nil, err
 	}
 	controllerAddress := address(found[0])
+	found = found[1:]
 	if ports == nil {
-		ports = found[1:]
+		ports, found = found[:options.Brokers], found[options.Brokers:]
 	}
 	var nodes []*node
 	for i, port := range ports {
-		nodes = append(nodes, &node{id: i + 1, broker: true, controller: options.Brokers == 1, address: address(port)})
+		n := &node{id: i + 1, broker: true, controller: options.Brokers == 1, address: address(port)}
+		if options.Front != nil {
+			n.behind = address(found[i])
+			if n.front, err = options.Front(n.id, n.behind); err != nil {
+				return nil, fmt.Errorf("set up the front of node %d: %w", n.id, err)
+			}
+		}
+		nodes = append(nodes, n)
 	}
 	if options.Brokers > 1 {
 		nodes = append(nodes, &node{id: Controller, controller: true, address: controllerAddress})
@@ -85,13 +97,18 @@ func (n *node) defaults(data, controllerAddress string, options Options) map[str
 		roles = append(roles, "controller")
 		listeners = append(listeners, "CONTROLLER://"+controllerAddress)
 	}
+	protocols := "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+	if n.front != "" {
+		listeners = append(listeners, "FRONT://"+n.behind)
+		protocols += ",FRONT:PLAINTEXT"
+	}
 	replicas := strconv.Itoa(min(3, options.Brokers))
 	inSync := strconv.Itoa(min(2, options.Brokers))
 	settings := map[string]string{
 		"node.id":                             strconv.Itoa(n.id),
 		"process.roles":                       strings.Join(roles, ","),
 		"listeners":                           strings.Join(listeners, ","),
-		"listener.security.protocol.map":      "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"listener.security.protocol.map":      protocols,
 		"controller.listener.names":           "CONTROLLER",
 		"controller.quorum.bootstrap.servers": controllerAddress,
 		"log.dirs":                            data,
@@ -102,6 +119,9 @@ func (n *node) defaults(data, controllerAddress string, options Options) map[str
 		"share.coordinator.state.topic.replication.factor": replicas,
 		"share.coordinator.state.topic.min.isr":            inSync,
 		"group.initial.rebalance.delay.ms":                 "0",
+	}
+	if n.front != "" {
+		settings["advertised.listeners"] = "PLAINTEXT://" + n.address + ",FRONT://" + n.front
 	}
 	if !options.Production {
 		maps.Copy(settings, map[string]string{
