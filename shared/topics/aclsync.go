@@ -75,7 +75,7 @@ func (t *Topics) observeACLs(ctx context.Context, o *observation) {
 			t.tell(ctx, "no-authorizer "+c.alias, "cluster has no authorizer, so no ACL is synced", "cluster", c.alias)
 			return
 		case isAuthorization(err):
-			t.warn(ctx, Warning{
+			o.warnings = append(o.warnings, Warning{
 				Message: "ACLs cannot be read, so none is synced: grant DESCRIBE on the cluster, or set sync.topic.acls.enabled = false",
 				Detail:  []any{"cluster", c.alias},
 			})
@@ -99,10 +99,7 @@ func (t *Topics) createACLs(ctx context.Context, acls []ACL) []error {
 			case err != nil:
 				failed[a.String()] = err
 			case isAuthorization(errs[i]):
-				t.warn(ctx, Warning{
-					Message: "ACLs cannot be created: grant ALTER on the cluster, or set sync.topic.acls.enabled = false",
-					Detail:  []any{"cluster", t.target.alias},
-				})
+				t.warn(ctx, noACLs(t.target.alias))
 			case errs[i] != nil:
 				failed[a.String()] = errs[i]
 			default:
@@ -111,4 +108,11 @@ func (t *Topics) createACLs(ctx context.Context, acls []ACL) []error {
 		}
 	}
 	return together("create ACL", failed)
+}
+
+func noACLs(alias string) Warning {
+	return Warning{
+		Message: "ACLs cannot be created: grant ALTER on the cluster, or set sync.topic.acls.enabled = false",
+		Detail:  []any{"cluster", alias},
+	}
 }

@@ -47,11 +47,12 @@ func (c cluster) create(ctx context.Context, topics []NewTopic, validateOnly boo
 	return answers
 }
 
-// grow asks for more partitions.
-func (c cluster) grow(ctx context.Context, topics []Growth) map[string]error {
+// grow asks for more partitions, or only whether they could be had.
+func (c cluster) grow(ctx context.Context, topics []Growth, validateOnly bool) map[string]error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	req := kmsg.NewPtrCreatePartitionsRequest()
+	req.ValidateOnly = validateOnly
 	req.TimeoutMillis = int32(c.timeout.Milliseconds())
 	for _, g := range topics {
 		t := kmsg.NewCreatePartitionsRequestTopic()
@@ -69,11 +70,13 @@ func (c cluster) grow(ctx context.Context, topics []Growth) map[string]error {
 	return answers
 }
 
-// alter changes configs of topics, those of one topic all or none (KIP-339).
-func (c cluster) alter(ctx context.Context, changes []ConfigChange) map[string]error {
+// alter changes configs of topics, those of one topic all or none (KIP-339), or
+// asks only whether they could be changed.
+func (c cluster) alter(ctx context.Context, changes []ConfigChange, validateOnly bool) map[string]error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	req.ValidateOnly = validateOnly
 	for _, change := range changes {
 		r := kmsg.NewIncrementalAlterConfigsRequestResource()
 		r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, change.Topic

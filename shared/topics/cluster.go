@@ -84,7 +84,8 @@ func isAuthorization(err error) bool {
 	return is(err, kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed)
 }
 
-// patience is how long a round waits for a leader. The next one asks again.
+// patience is how long a round waits for a leader, and a question about rights for
+// its answer. The next one asks again.
 const patience = 15 * time.Second
 
 // bounded is ctx with the time of one request.

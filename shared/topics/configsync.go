@@ -16,15 +16,12 @@ const alterBatch = 200
 func (t *Topics) alterConfigs(ctx context.Context, changes []ConfigChange) []error {
 	failed := map[string]error{}
 	for batch := range slices.Chunk(changes, alterBatch) {
-		answers := t.target.alter(ctx, batch)
+		answers := t.target.alter(ctx, batch, false)
 		for _, change := range batch {
 			err := answers[change.Topic]
 			if err != nil && !isRefusal(err) && t.target.lacks(ctx, kmsg.IncrementalAlterConfigs) {
 				t.memory.noAlter = true
-				t.warn(ctx, Warning{
-					Message: "brokers cannot alter single configs, so topic configs are not synced after creation: Kafka 2.3 can",
-					Detail:  []any{"cluster", t.target.alias},
-				})
+				t.warn(ctx, noAlter(t.target.alias))
 				return nil
 			}
 			if refusesConfig(err) {
@@ -41,19 +38,32 @@ func (t *Topics) alterConfigs(ctx context.Context, changes []ConfigChange) []err
 	return together("alter the configs of", failed)
 }
 
+func noAlter(alias string) Warning {
+	return Warning{
+		Message: "brokers cannot alter single configs, so topic configs are not synced after creation: Kafka 2.3 can",
+		Detail:  []any{"cluster", alias},
+	}
+}
+
 // alterSome changes what can be changed, after the whole was refused.
 func (t *Topics) alterSome(ctx context.Context, change ConfigChange, refused error) error {
+	rejected, err := t.bisectConfigs(ctx, change, refused, false)
+	t.reject(ctx, change.Topic, rejected)
+	t.tellAltered(ctx, change.Topic, change.Ops, rejected)
+	return err
+}
+
+// bisectConfigs finds the configs that were refused, and changes the others unless
+// it is to validate only.
+func (t *Topics) bisectConfigs(ctx context.Context, change ConfigChange, refused error, validateOnly bool) (map[ConfigOp]error, error) {
 	first := true
-	rejected, err := bisect(change.Ops, refusesConfig, func(some []ConfigOp) error {
+	return bisect(change.Ops, refusesConfig, func(some []ConfigOp) error {
 		if first { // all of them: the answer is known
 			first = false
 			return refused
 		}
-		return t.target.alter(ctx, []ConfigChange{{Topic: change.Topic, Ops: some}})[change.Topic]
+		return t.target.alter(ctx, []ConfigChange{{Topic: change.Topic, Ops: some}}, validateOnly)[change.Topic]
 	})
-	t.reject(ctx, change.Topic, rejected)
-	t.tellAltered(ctx, change.Topic, change.Ops, rejected)
-	return err
 }
 
 // reject remembers what the target refused for a topic, and tells it once.
@@ -61,16 +71,23 @@ func (t *Topics) reject(ctx context.Context, topic string, rejected map[ConfigOp
 	ops := make(map[ConfigOp]bool, len(rejected))
 	for op, err := range rejected {
 		ops[op] = true
-		value := op.Value
-		if op.Delete {
-			value = "the default"
-		}
-		t.tellWarning(ctx, "rejected "+topic+" "+op.Name+"="+value, Warning{
-			Message: "target refuses a topic config, the others are set: add it to config.properties.exclude",
-			Topic:   topic, Detail: []any{"config", op.Name, "value", value, "error", err.Error()},
-		})
+		t.tellWarning(ctx, "rejected "+topic+" "+op.Name+"="+op.shown(), rejection(topic, op, err))
 	}
 	t.memory.rejected[topic] = ops
+}
+
+func rejection(topic string, op ConfigOp, err error) Warning {
+	return Warning{
+		Message: "target refuses a topic config, the others are set: add it to config.properties.exclude",
+		Topic:   topic, Detail: []any{"config", op.Name, "value", op.shown(), "error", err.Error()},
+	}
+}
+
+func (op ConfigOp) shown() string {
+	if op.Delete {
+		return "the default"
+	}
+	return op.Value
 }
 
 func (t *Topics) tellAltered(ctx context.Context, topic string, ops []ConfigOp, rejected map[ConfigOp]error) {

@@ -49,11 +49,26 @@ func (t *Topics) createCopies(ctx context.Context, topics []NewTopic, failed map
 // createWithout creates a copy that the target refused, without the configs that
 // it refuses, unless it is refused for another reason.
 func (t *Topics) createWithout(ctx context.Context, n NewTopic, refused error) (NewTopic, error) {
+	n, rejected, err := t.acceptable(ctx, n, refused)
+	if err != nil {
+		return n, err
+	}
+	if err := t.target.create(ctx, []NewTopic{n}, false)[n.Name]; err != nil {
+		return n, err
+	}
+	t.reject(ctx, n.Name, rejected)
+	return n, nil
+}
+
+// acceptable finds what the target would take of a copy that it refused: n
+// without the rejected configs, with the reasons. The error says why it takes
+// none.
+func (t *Topics) acceptable(ctx context.Context, n NewTopic, refused error) (NewTopic, map[ConfigOp]error, error) {
 	validate := func(n NewTopic) error { return t.target.create(ctx, []NewTopic{n}, true)[n.Name] }
 	bare := n
 	bare.Configs = nil
 	if validate(bare) != nil {
-		return n, refused
+		return n, nil, refused
 	}
 	var ops []ConfigOp
 	for _, name := range slices.Sorted(maps.Keys(n.Configs)) {
@@ -61,10 +76,10 @@ func (t *Topics) createWithout(ctx context.Context, n NewTopic, refused error) (
 	}
 	rejected, err := bisect(ops, refusesConfig, func(some []ConfigOp) error { return validate(n.with(some)) })
 	if err != nil {
-		return n, err
+		return n, nil, err
 	}
 	if len(rejected) == 0 {
-		return n, refused // they are refused together only
+		return n, nil, refused // they are refused together only
 	}
 	var needed []error
 	var accepted []ConfigOp
@@ -78,14 +93,9 @@ func (t *Topics) createWithout(ctx context.Context, n NewTopic, refused error) (
 		}
 	}
 	if needed != nil {
-		return n, errors.Join(needed...)
+		return n, nil, errors.Join(needed...)
 	}
-	n = n.with(accepted)
-	if err := t.target.create(ctx, []NewTopic{n}, false)[n.Name]; err != nil {
-		return n, err
-	}
-	t.reject(ctx, n.Name, rejected)
-	return n, nil
+	return n.with(accepted), rejected, nil
 }
 
 func (n NewTopic) with(configs []ConfigOp) NewTopic {
@@ -100,10 +110,7 @@ func (n NewTopic) with(configs []ConfigOp) NewTopic {
 // small still to failed.
 func (t *Topics) growCopies(ctx context.Context, topics []Growth, failed map[string]bool) []error {
 	errs := map[string]error{}
-	answers := split(topics, t.memory.limitOf(t.target.alias),
-		func(g Growth) int { return int(g.To - g.From) },
-		func(g Growth) string { return g.Topic },
-		func(batch []Growth) map[string]error { return t.target.grow(ctx, batch) })
+	answers := t.sendGrowth(ctx, topics, false)
 	for _, g := range topics {
 		switch err := answers[g.Topic]; {
 		case err == nil:
@@ -118,6 +125,14 @@ func (t *Topics) growCopies(ctx context.Context, topics []Growth, failed map[str
 		}
 	}
 	return together("add partitions to", errs)
+}
+
+// sendGrowth adds partitions to topics of the target, or asks whether it would.
+func (t *Topics) sendGrowth(ctx context.Context, topics []Growth, validateOnly bool) map[string]error {
+	return split(topics, t.memory.limitOf(t.target.alias),
+		func(g Growth) int { return int(g.To - g.From) },
+		func(g Growth) string { return g.Topic },
+		func(batch []Growth) map[string]error { return t.target.grow(ctx, batch, validateOnly) })
 }
 
 // await returns the target's view once the partitions that were created or added

@@ -63,13 +63,15 @@ type observation struct {
 	acls, remoteACLs []ACL
 	syncACLs         bool
 
-	// errs are the parts that could not be observed.
-	errs []error
+	// errs are the parts that could not be observed, warnings those that nothing
+	// depends on.
+	errs     []error
+	warnings []Warning
 }
 
 // diff is what separates the clusters from what the flow wants. It asks nobody.
 func (r rules) diff(o observation) Plan {
-	p := Plan{Skipped: o.skipped, Problems: slices.Clone(o.errs)}
+	p := Plan{Skipped: o.skipped, Warnings: slices.Clone(o.warnings), Problems: slices.Clone(o.errs)}
 	for _, t := range o.topics {
 		p.Copies = append(p.Copies, Copy{Source: t.name, Name: t.remote, Partitions: t.partitions()})
 	}

@@ -115,6 +115,13 @@ func created(err error) (assumed, failed error) {
 	return nil, err
 }
 
+func assumedThere(n NewTopic, reason error) Warning {
+	return Warning{
+		Message: "internal topic is not visible and cannot be created; it is assumed to exist: grant CREATE and DESCRIBE, or create it",
+		Topic:   n.Name, Detail: []any{"cluster", n.Cluster, "error", reason.Error()},
+	}
+}
+
 // createInternal creates internal topics. A right that is missing on the source
 // must not keep data from flowing, so it is told once and is no error. copied
 // reports that one was made that is itself to be copied: heartbeats on the source.
@@ -139,10 +146,7 @@ func (t *Topics) createInternal(ctx context.Context, topics []NewTopic) (copied 
 			case err != nil:
 				failed[fmt.Sprintf("%s on cluster %s", n.Name, c.alias)] = err
 			case assumed != nil:
-				t.warn(ctx, Warning{
-					Message: "internal topic is not visible and cannot be created; it is assumed to exist: grant CREATE and DESCRIBE, or create it",
-					Topic:   n.Name, Detail: []any{"cluster", c.alias, "error", assumed.Error()},
-				})
+				t.warn(ctx, assumedThere(n, assumed))
 			case answers[n.Name] == nil:
 				t.tellCreated(ctx, n)
 				copied = copied || c.alias == t.source.alias && t.rules.selector.Select(n.Name).Copy
