@@ -68,7 +68,7 @@ func TestPackagesImportOnlyWhatTheirLayerMay(t *testing.T) {
 				}
 			}
 		}
-		ours := []string{"shared/cluster", "shared/target", "shared/producer", "shared/mapping", "shared/state", "shared/function", "localstack", "cmd"}
+		ours := []string{"shared/cluster", "shared/fetch", "shared/target", "shared/producer", "shared/mapping", "shared/state", "shared/function", "localstack", "cmd"}
 		switch {
 		case slices.Contains(words, path):
 			forbid("words know no network and no system", "net", "net/http", "os", "os/exec", aws, franz)

@@ -6,12 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
-
 	"mirrorless/shared/batch"
 	"mirrorless/shared/config"
+	"mirrorless/shared/fetch"
 	"mirrorless/shared/flow"
 	"mirrorless/shared/state"
 )
@@ -136,7 +133,7 @@ func (s *side) first(ctx context.Context, tp flow.TopicPartition, from, end int6
 				return batch.Placed{}, false, err
 			}
 			if !b.Control() {
-				records, err := b.Records(decompress)
+				records, err := b.Records(fetch.Decompress)
 				if err != nil {
 					return batch.Placed{}, false, err
 				}
@@ -162,34 +159,11 @@ func (s *side) first(ctx context.Context, tp flow.TopicPartition, from, end int6
 // limit. The isolation is that of an event source, which reads uncommitted.
 func (s *side) fetch(ctx context.Context, tp flow.TopicPartition, offset int64) ([]byte, error) {
 	t := s.topics[tp.Topic]
-	req := kmsg.NewPtrFetchRequest()
-	req.MinBytes, req.MaxBytes = 1, 1
-	req.MaxWaitMillis = 100
-	req.SessionEpoch = -1 // outside any session
-	rt := kmsg.NewFetchRequestTopic()
-	rt.Topic, rt.TopicID = tp.Topic, t.id
-	rp := kmsg.NewFetchRequestTopicPartition()
-	rp.Partition, rp.FetchOffset, rp.PartitionMaxBytes = tp.Partition, offset, 1
-	rt.Partitions = append(rt.Partitions, rp)
-	req.Topics = append(req.Topics, rt)
-	answer, err := s.client.Broker(int(t.leaders[tp.Partition])).RetriableRequest(ctx, req)
+	got, err := fetch.Read(ctx, s.client.Broker(int(t.leaders[tp.Partition])), fetch.Request{
+		TopicPartition: tp, TopicID: t.id, Offset: offset, MaxBytes: 1,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", tp, err)
 	}
-	resp := answer.(*kmsg.FetchResponse)
-	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
-		return nil, fmt.Errorf("read %s: %w", tp, err)
-	}
-	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
-		return nil, fmt.Errorf("read %s: the answer is of something else", tp)
-	}
-	got := resp.Topics[0].Partitions[0]
-	if err := kerr.ErrorForCode(got.ErrorCode); err != nil {
-		return nil, fmt.Errorf("read %s: %w", tp, err)
-	}
-	return got.RecordBatches, nil
-}
-
-func decompress(codec batch.Codec, src []byte) ([]byte, error) {
-	return kgo.DefaultDecompressor().Decompress(src, kgo.CompressionCodecType(codec))
+	return got.Raw, nil
 }

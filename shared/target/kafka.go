@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"mirrorless/shared/batch"
+	"mirrorless/shared/fetch"
 	"mirrorless/shared/flow"
 )
 
@@ -28,11 +28,6 @@ type wire struct {
 
 func newWire(client *kgo.Client) *wire {
 	return &wire{client: client, leaders: map[flow.TopicPartition]int32{}, senders: map[int32]*sender{}}
-}
-
-// decompress returns the plain form of a batch's records; the codecs are franz-go's.
-func decompress(codec batch.Codec, src []byte) ([]byte, error) {
-	return kgo.DefaultDecompressor().Decompress(src, kgo.CompressionCodecType(codec))
 }
 
 // leader returns the broker that leads a partition, asking for metadata where
@@ -243,33 +238,10 @@ func (w *wire) fetchOnce(ctx context.Context, p Partition, offset int64) (fetche
 	if err != nil {
 		return fetched{}, err
 	}
-	req := kmsg.NewPtrFetchRequest()
-	req.MaxWaitMillis = 100
-	req.MinBytes = 1
-	req.MaxBytes = fetchBytes
-	req.SessionEpoch = -1 // outside any session
-	t := kmsg.NewFetchRequestTopic()
-	t.Topic, t.TopicID = p.Topic, p.TopicID
-	fp := kmsg.NewFetchRequestTopicPartition()
-	fp.Partition, fp.FetchOffset, fp.PartitionMaxBytes = p.Partition, offset, fetchBytes
-	t.Partitions = append(t.Partitions, fp)
-	req.Topics = append(req.Topics, t)
-	resp, err := w.client.Broker(int(node)).RetriableRequest(ctx, req)
-	if err != nil {
-		return fetched{}, err
-	}
-	r := resp.(*kmsg.FetchResponse)
-	if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-		return fetched{}, err
-	}
-	if len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1 {
-		return fetched{}, kerr.UnknownServerError
-	}
-	rp := r.Topics[0].Partitions[0]
-	if err := kerr.ErrorForCode(rp.ErrorCode); err != nil {
-		return fetched{}, err
-	}
-	return fetched{raw: rp.RecordBatches, start: rp.LogStartOffset, end: rp.HighWatermark}, nil
+	got, err := fetch.Read(ctx, w.client.Broker(int(node)), fetch.Request{
+		TopicPartition: p.TopicPartition, TopicID: p.TopicID, Offset: offset, MaxBytes: fetchBytes,
+	})
+	return fetched{raw: got.Raw, start: got.Start, end: got.End}, err
 }
 
 // NewProducer allocates a producer id that no one else has (InitProducerId

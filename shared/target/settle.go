@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"mirrorless/shared/batch"
+	"mirrorless/shared/fetch"
 	"mirrorless/shared/flow"
 )
 
@@ -305,7 +306,7 @@ func (r *trail) take(raw []byte) error {
 		if id.Epoch > r.producer.Epoch || skip < 0 {
 			continue
 		}
-		records, err := b.Records(decompress)
+		records, err := b.Records(fetch.Decompress)
 		if err != nil {
 			return err
 		}
@@ -400,7 +401,7 @@ func (l *Log) Holds(ctx context.Context, p Partition, offset int64, r batch.Reco
 				from = b.NextOffset()
 				continue
 			}
-			records, err := b.Records(decompress)
+			records, err := b.Records(fetch.Decompress)
 			if err != nil {
 				return false, err
 			}
