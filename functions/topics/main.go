@@ -1,7 +1,7 @@
 // Command topics is the Lambda function of that name; see package shared/topics for
-// what it does.
+// what it does. It is the stack's custom resource, too.
 package main
 
 import "mirrorless/shared/function"
 
-func main() { function.Start("topics", function.Topics) }
+func main() { function.StartTopics() }
