@@ -334,6 +334,9 @@ func (a *appender) match(r *trail) {
 		// A record that the call lacks was compacted away on the source since.
 		a.skip(r.found[:at])
 		a.out.Second += r.passed(r.found[at].Offset)
+		if len(r.found[at].Headers) < len(want.Headers) {
+			a.out.Stripped = append(a.out.Stripped, a.out.Done)
+		}
 		a.book(r.found[at].Offset, 1)
 		if !r.found[at].stamped {
 			a.out.Found++
@@ -352,7 +355,7 @@ func (a *appender) leave(r *trail) error {
 	}
 	for later := a.out.Done + 1; later < len(a.original); later++ {
 		if i := slices.IndexFunc(r.found, func(m mine) bool { return same(m, &a.original[later]) }); i >= 0 {
-			return &AlteredError{Record: a.out.Done, Offset: r.found[i].Offset}
+			return &AlteredError{Record: a.out.Done, Next: later, Offset: r.found[i].Offset}
 		}
 	}
 	a.out.Second += r.passed(r.found[len(r.found)-1].Offset)
@@ -371,15 +374,32 @@ func (a *appender) skip(found []mine) {
 	a.settled = 0
 }
 
-// same compares everything that a mirror must keep.
+// same compares everything that a mirror must keep, but for headers whose value
+// is null: an attempt that did not know their names has left them out.
 func same(m mine, r *batch.Record) bool {
 	if !m.stamped && r.Timestamp != NoTimestamp && m.Timestamp != r.Timestamp {
 		return false
 	}
-	return sameBytes(m.Key, r.Key) && sameBytes(m.Value, r.Value) &&
-		slices.EqualFunc(m.Headers, r.Headers, func(x, y batch.Header) bool {
-			return x.Name == y.Name && sameBytes(x.Value, y.Value)
-		})
+	return sameBytes(m.Key, r.Key) && sameBytes(m.Value, r.Value) && sameHeaders(m.Headers, r.Headers)
+}
+
+func sameHeaders(a, b []batch.Header) bool {
+	i, j := 0, 0
+	for {
+		for i < len(a) && a[i].Value == nil {
+			i++
+		}
+		for j < len(b) && b[j].Value == nil {
+			j++
+		}
+		if i == len(a) || j == len(b) {
+			return i == len(a) && j == len(b)
+		}
+		if a[i].Name != b[j].Name || !bytes.Equal(a[i].Value, b[j].Value) {
+			return false
+		}
+		i, j = i+1, j+1
+	}
 }
 
 func sameBytes(x, y []byte) bool { return (x == nil) == (y == nil) && bytes.Equal(x, y) }

@@ -84,6 +84,9 @@ type Appended struct {
 	// Second counts those of them that hold a second copy: a late request of this
 	// producer that the broker took after it had forgotten the first.
 	Second int64
+	// Stripped are indexes of records whose copy, found on the target, lacks headers
+	// with a null value.
+	Stripped []int
 }
 
 // ErrFenced is returned when the target has seen a newer epoch of the producer:
@@ -114,11 +117,13 @@ func (e *LostError) Error() string {
 }
 
 // AlteredError is returned when a record that the target holds from an earlier
-// attempt is not the one that the source shows now.
+// attempt is not the one that the source shows now: that attempt knew nothing of
+// a record before it, which cannot be put in order any more.
 type AlteredError struct {
-	// Record is the index of the record in the call, Offset the one on the target.
-	Record int
-	Offset int64
+	// Record is the index in the call of the record that the target lacks, Next that
+	// of a later one, which it has at Offset.
+	Record, Next int
+	Offset       int64
 }
 
 func (e *AlteredError) Error() string {
