@@ -62,7 +62,8 @@ type Counts struct {
 	Cut         int // connections that were reset
 	HalfOpen    int // connections that were left half open
 	Held        int // requests that were held back
-	Delivered   int // requests that reached the upstream late
+	Delivered   int // of those, the ones that reached the upstream late
+	Dropped     int // of those, the ones whose upstream was gone too
 }
 
 // Proxy passes connections on. Its methods may be called from several

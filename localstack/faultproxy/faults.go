@@ -162,6 +162,17 @@ func (p *Proxy) giveBack(l *Late) {
 	p.counts.Held--
 }
 
+// settled counts a late request as done.
+func (p *Proxy) settled(delivered bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if delivered {
+		p.counts.Delivered++
+	} else {
+		p.counts.Dropped++
+	}
+}
+
 // delay is that of bytes that are read now.
 func (p *Proxy) delay() time.Duration {
 	p.mu.Lock()

@@ -55,8 +55,8 @@ func (l *link) run() {
 	both.Go(func() { l.carry(Up, l.up, l.readUp) })
 	both.Go(func() { l.carry(Down, l.client, l.readDown) })
 	both.Wait()
-	if late := l.late(); late != nil && !l.lost[Up].Load() {
-		l.deliver(late)
+	if late := l.late(); late != nil {
+		l.p.settled(l.deliver(late))
 	}
 	l.reset()
 }
@@ -243,22 +243,23 @@ func (l *link) hold(r *bufio.Reader, late *Late, size int) {
 
 // deliver sends what was held when its time has come, and lets the upstream
 // answer to nobody.
-func (l *link) deliver(late *Late) {
+func (l *link) deliver(late *Late) bool {
 	t := time.NewTimer(late.After)
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-l.p.closing:
-		return
+		return false
 	}
 	_ = l.up.SetDeadline(time.Now().Add(afterglow))
-	if _, err := l.up.Write(l.kept); err != nil {
-		return // the upstream is gone too
+	if l.lost[Up].Load() {
+		return false
 	}
-	l.p.mu.Lock()
-	l.p.counts.Delivered++
-	l.p.mu.Unlock()
+	if _, err := l.up.Write(l.kept); err != nil {
+		return false
+	}
 	_, _ = io.Copy(io.Discard, l.up)
+	return true
 }
 
 // end closes the client's side, and the upstream's unless something is held for
