@@ -81,7 +81,7 @@ func (m *Mirror) append(ctx context.Context, l *lot) {
 	if len(l.plain) == 0 {
 		return
 	}
-	got, err := m.Target.Append(ctx, l.remote, l.cursor(), l.plain)
+	got, err := m.Target.Append(ctx, l.remote, l.cursor(), l.plain, l.upstream)
 	m.book(ctx, l, got)
 	switch {
 	case err == nil:
@@ -91,6 +91,9 @@ func (m *Mirror) append(ctx context.Context, l *lot) {
 		l.fail(err)
 	}
 }
+
+// upstream is the offset on the source of a record that is to be copied.
+func (l *lot) upstream(record int) int64 { return l.records[record].Offset }
 
 // book moves the lot's position past what is on the target.
 func (m *Mirror) book(ctx context.Context, l *lot, got target.Appended) {

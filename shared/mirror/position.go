@@ -74,6 +74,7 @@ func (m *Mirror) remote(tp flow.TopicPartition, id state.TopicID) target.Partiti
 	return target.Partition{
 		TopicPartition: flow.TopicPartition{Topic: m.selector.Remote(tp.Topic), Partition: tp.Partition},
 		TopicID:        id,
+		Source:         tp,
 	}
 }
 

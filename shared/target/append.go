@@ -58,7 +58,7 @@ type fetched struct {
 // Errors: [ErrFenced], [ErrForgotten], [ErrRecreated], [*LostError],
 // [*AlteredError], [*RejectedError], or the context's when the time is up, with
 // the last reason. Errors name neither topic nor partition: the caller does.
-func (l *Log) Append(ctx context.Context, p Partition, c Cursor, records []batch.Record) (Appended, error) {
+func (l *Log) Append(ctx context.Context, p Partition, c Cursor, records []batch.Record, _ Upstream) (Appended, error) {
 	a := appender{log: l, p: p, records: l.stamp(records), original: records, out: Appended{Cursor: c}}
 	err := a.run(ctx)
 	return a.out, err

@@ -50,7 +50,7 @@ func TestAnAttemptThatKnewLessOfTheSourceIsSettled(t *testing.T) {
 		bare := slices.Clone(full)
 		bare[1].Headers = []batch.Header{full[1].Headers[0], full[1].Headers[2]}
 		bare[4].Headers = nil
-		if _, err := log.Append(t.Context(), p, cursor, bare); err != nil {
+		if _, err := log.Append(t.Context(), p, cursor, bare, nil); err != nil {
 			t.Fatal(err)
 		}
 		got, err := log.Claim(t.Context(), p, cursor, full, -1)
@@ -68,7 +68,7 @@ func TestAnAttemptThatKnewLessOfTheSourceIsSettled(t *testing.T) {
 	t.Run("records before one that is there are named", func(t *testing.T) {
 		p, cursor := partition(1)
 		full := values(0, 9)
-		if _, err := log.Append(t.Context(), p, cursor, slices.Delete(slices.Clone(full), 4, 7)); err != nil {
+		if _, err := log.Append(t.Context(), p, cursor, slices.Delete(slices.Clone(full), 4, 7), nil); err != nil {
 			t.Fatal(err)
 		}
 		got, err := log.Claim(t.Context(), p, cursor, full, -1)

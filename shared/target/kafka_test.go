@@ -123,11 +123,11 @@ func TestTheBrokersAnswers(t *testing.T) {
 		log := New(two, Options{BatchBytes: 100})
 		cursor := Cursor{Producer: batch.Producer{ID: id}}
 		all := values(0, 40)
-		got, err := log.Append(ctx, p, cursor, all)
+		got, err := log.Append(ctx, p, cursor, all, nil)
 		if err != nil || got.Done != 40 {
 			t.Fatalf("got %+v, %v", got, err)
 		}
-		again, err := New(one, Options{}).Append(ctx, p, cursor, append(all[:40:40], values(40, 50)...))
+		again, err := New(one, Options{}).Append(ctx, p, cursor, append(all[:40:40], values(40, 50)...), nil)
 		if err != nil || again.Done != 50 || again.Found != 40 || again.Cursor.End != 50 || end(p) != 50 {
 			t.Errorf("got %+v, %v, end %d; want 40 found and 50 in all", again, err, end(p))
 		}
@@ -135,7 +135,7 @@ func TestTheBrokersAnswers(t *testing.T) {
 	t.Run("sequences wrap", func(t *testing.T) {
 		p, id := topic("wrap", nil), producer()
 		send(one, p, batch.Producer{ID: id, Sequence: math.MaxInt32 - 4}, values(0, 3))
-		got, err := New(two, Options{BatchBytes: 100}).Append(ctx, p, Cursor{End: 3, Producer: batch.Producer{ID: id, Sequence: math.MaxInt32 - 1}}, values(3, 20))
+		got, err := New(two, Options{BatchBytes: 100}).Append(ctx, p, Cursor{End: 3, Producer: batch.Producer{ID: id, Sequence: math.MaxInt32 - 1}}, values(3, 20), nil)
 		if err != nil || got.Done != 17 || got.Found != 0 || got.Cursor.Producer.Sequence != 15 {
 			t.Errorf("got %+v, %v; want 17 appended", got, err)
 		}
@@ -148,7 +148,7 @@ func TestTheBrokersAnswers(t *testing.T) {
 		for i := range rest {
 			rest[i].Timestamp = 0
 		}
-		got, err := New(two, Options{}).Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, rest)
+		got, err := New(two, Options{}).Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, rest, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func TestTheBrokersAnswers(t *testing.T) {
 	t.Run("a topic that was made again is not taken for the old one", func(t *testing.T) {
 		p, id := topic("again", nil), producer()
 		log := New(two, Options{})
-		got, err := log.Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, values(0, 3))
+		got, err := log.Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, values(0, 3), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +194,7 @@ func TestTheBrokersAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		topic("again", nil)
-		if _, err = log.Append(ctx, p, got.Cursor, values(3, 5)); !errors.Is(err, ErrRecreated) {
+		if _, err = log.Append(ctx, p, got.Cursor, values(3, 5), nil); !errors.Is(err, ErrRecreated) {
 			t.Errorf("got %v, want ErrRecreated", err)
 		}
 	})
@@ -202,11 +202,11 @@ func TestTheBrokersAnswers(t *testing.T) {
 		stamp := "LogAppendTime"
 		p, id := topic("stamped", map[string]*string{"message.timestamp.type": &stamp}), producer()
 		log := New(two, Options{})
-		got, err := log.Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, values(0, 3))
+		got, err := log.Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, values(0, 3), nil)
 		if err != nil || got.Done != 3 || end(p) != 3 {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		got, err = log.Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, values(0, 3))
+		got, err = log.Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, values(0, 3), nil)
 		if err != nil || got.Done != 3 || end(p) != 3 {
 			t.Errorf("again: got %+v, %v, end %d; want nothing appended", got, err, end(p))
 		}
@@ -216,7 +216,7 @@ func TestTheBrokersAnswers(t *testing.T) {
 		p, id := topic("large", map[string]*string{"max.message.bytes": &limit}), producer()
 		rs := values(0, 100)
 		rs[60].Value = make([]byte, 30_000)
-		got, err := New(two, Options{}).Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, rs)
+		got, err := New(two, Options{}).Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, rs, nil)
 		rejected, ok := errors.AsType[*RejectedError](err)
 		if !ok || rejected.Record != 60 || !errors.Is(err, kerr.MessageTooLarge) || got.Done != 60 || end(p) != 60 {
 			t.Errorf("got %+v, %v, end %d; want record 60 rejected after 60", got, err, end(p))
@@ -227,7 +227,7 @@ func TestTheBrokersAnswers(t *testing.T) {
 		p, id := topic("old", map[string]*string{"message.timestamp.before.max.ms": &limit}), producer()
 		rs := values(0, 10)
 		rs[4].Timestamp = time.Now().Add(-48 * time.Hour).UnixMilli()
-		got, err := New(two, Options{}).Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, rs)
+		got, err := New(two, Options{}).Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, rs, nil)
 		rejected, ok := errors.AsType[*RejectedError](err)
 		if !ok || rejected.Record != 4 || !errors.Is(err, kerr.InvalidTimestamp) || got.Done != 4 || end(p) != 4 {
 			t.Errorf("got %+v, %v, end %d; want record 4 rejected after 4", got, err, end(p))

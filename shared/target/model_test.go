@@ -225,7 +225,7 @@ func (c *copier) invoke(ctx context.Context, source []batch.Record, until int, s
 	case Behind, Fenced:
 		return fmt.Errorf("verdict %s", s.Verdict)
 	}
-	a, err := c.log.Append(ctx, p, next.cursor, records)
+	a, err := c.log.Append(ctx, p, next.cursor, records, nil)
 	book(a)
 	return err
 }

@@ -12,7 +12,7 @@
 //
 //	log := target.New(client, target.Options{})
 //	standing, err := log.Standing(ctx, probes)        // once, when cold
-//	got, err := log.Append(ctx, partition, cursor, records)
+//	got, err := log.Append(ctx, partition, cursor, records, upstream)
 //	… got.Placed, got.Cursor                          // also with an error: what is on B
 //
 // The package keeps nothing between two calls but the leaders of partitions and
@@ -45,7 +45,14 @@ const NoTimestamp = -1
 type Partition struct {
 	flow.TopicPartition
 	TopicID [16]byte
+	// Source is the partition of the source that is copied here. Only
+	// [Transactions] need it.
+	Source flow.TopicPartition
 }
+
+// Upstream says the source offset of a record by its index in the call. It is
+// what [Transactions] write into the position record; a [Log] does not ask.
+type Upstream func(record int) int64
 
 // Cursor says where the next record of a partition belongs.
 type Cursor struct {
