@@ -43,6 +43,9 @@ type Producer struct {
 	ID       int64
 	Epoch    int16
 	Sequence int32
+	// Transactional makes the batch a part of the transaction that the producer
+	// has under way.
+	Transactional bool
 }
 
 // Advance returns the sequence that follows n records after sequence s.
@@ -137,7 +140,11 @@ func Append(dst []byte, p Producer, records []Record, compress Compressor) []byt
 	be.PutUint32(h[offLength:], uint32(len(h)-offLeaderEpoch))
 	be.PutUint32(h[offLeaderEpoch:], math.MaxUint32)
 	h[offMagic] = 2
-	be.PutUint16(h[offAttributes:], uint16(codec))
+	attributes := uint16(codec)
+	if p.Transactional {
+		attributes |= attrTransactional
+	}
+	be.PutUint16(h[offAttributes:], attributes)
 	be.PutUint32(h[offLastDelta:], uint32(len(records)-1))
 	be.PutUint64(h[offFirstTimestamp:], uint64(first))
 	be.PutUint64(h[offMaxTimestamp:], uint64(newest))
@@ -280,6 +287,8 @@ func (b Batch) Producer() Producer {
 		ID:       int64(binary.BigEndian.Uint64(b[offProducerID:])),
 		Epoch:    int16(binary.BigEndian.Uint16(b[offProducerEpoch:])),
 		Sequence: int32(binary.BigEndian.Uint32(b[offSequence:])),
+
+		Transactional: b.Transactional(),
 	}
 }
 
@@ -296,6 +305,21 @@ func (b Batch) LogAppendTime() bool { return b.attributes()&attrLogAppendTime !=
 // Control says that the batch holds a transaction marker and no record of a
 // user.
 func (b Batch) Control() bool { return b.attributes()&attrControl != 0 }
+
+// Marker says how a control batch ends the transaction of its producer; ok is
+// false for a batch that is no transaction marker (ControlRecordType and
+// EndTransactionMarker in Apache Kafka).
+func (b Batch) Marker() (committed, ok bool) {
+	if !b.Control() {
+		return false, false
+	}
+	records, err := b.Records(nil)
+	if err != nil || len(records) != 1 || len(records[0].Key) < 4 {
+		return false, false
+	}
+	kind := binary.BigEndian.Uint16(records[0].Key[2:])
+	return kind == 1, kind <= 1
+}
 
 // Transactional says that the batch is part of a transaction.
 func (b Batch) Transactional() bool { return b.attributes()&attrTransactional != 0 }
