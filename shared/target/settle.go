@@ -292,8 +292,11 @@ func (r *trail) take(raw []byte) error {
 		}
 		r.from = b.NextOffset()
 		id := b.Producer()
-		if id.ID != r.producer.ID || b.Control() {
+		if b.Control() || r.producer.ID != Unknown && id.ID != r.producer.ID {
 			continue
+		}
+		if r.producer.ID == Unknown {
+			id = r.producer
 		}
 		// A batch of an older epoch or below the sequence is a second copy that
 		// arrived after the broker had forgotten the first. One above it, or of a

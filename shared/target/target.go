@@ -39,6 +39,11 @@ import (
 // it becomes the time of the append.
 const NoTimestamp = -1
 
+// Unknown is the producer id of a cursor behind which anybody may have written
+// copies: MirrorMaker 2, or a flow whose state was lost. It can claim what is
+// there, by content alone, and cannot append.
+const Unknown = -1
+
 // Partition is a partition of the target cluster. The topic's id keeps a topic
 // that was deleted and made again from being taken for the old one; it is zero
 // on clusters that have no topic ids.

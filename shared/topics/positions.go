@@ -28,8 +28,10 @@ type beginning struct {
 	// end is the end offset of the partition on the target.
 	end      int64
 	producer int64
-	source   state.TopicID
-	target   state.TopicID
+	// takenOver: start and end are those of a copy that somebody else has made.
+	takenOver bool
+	source    state.TopicID
+	target    state.TopicID
 	// stored is a position under which nothing was copied before the copy was
 	// created again.
 	stored state.Position
@@ -37,10 +39,8 @@ type beginning struct {
 
 // position is the first one of a partition.
 //
-// What the target's partition holds already is not known to be a copy: the new
-// records follow it. Taking over what MirrorMaker 2 or a lost state has copied,
-// from the position records in mm2-offsets.A.internal and from the records
-// themselves, belongs here: it would return an Upstream further on.
+// What the target's partition holds already, and takeOver could not tell to be a
+// copy, is followed by the new records.
 func (b beginning) position() state.Position {
 	if b.stored.Version > 0 {
 		b.stored.Downstream, b.stored.TargetTopicID = b.end, b.target
@@ -93,6 +93,15 @@ func (t *Topics) begin(ctx context.Context, o observation, p Plan, copies view, 
 		}
 	}
 	asked, failures := t.ask(ctx, o, todo, missing, copies)
+	if err := t.takeOver(ctx, o, asked, copies); err != nil {
+		// What may be a copy must not be followed by another one.
+		for tp, b := range asked {
+			if b.end > 0 && !b.takenOver {
+				failures[tp] = err
+				delete(asked, tp)
+			}
+		}
+	}
 	next := map[flow.TopicPartition]state.Position{}
 	for tp, b := range asked {
 		next[tp] = b.position()
@@ -189,11 +198,20 @@ func (t *Topics) write(ctx context.Context, next map[flow.TopicPartition]state.P
 
 // tellOccupied warns of copies that hold records which this flow has not written.
 func (t *Topics) tellOccupied(ctx context.Context, asked map[flow.TopicPartition]beginning) {
-	records := map[string]int64{}
+	records, taken := map[string]int64{}, map[string]int64{}
 	for tp, b := range asked {
-		if b.end > 0 && b.stored.Version == 0 {
+		switch {
+		case b.takenOver:
+			taken[tp.Topic] += b.end
+		case b.end > 0 && b.stored.Version == 0:
 			records[tp.Topic] += b.end
 		}
+	}
+	for topic, n := range taken {
+		t.warn(ctx, Warning{
+			Message: "copy is taken over: what it holds already is compared with the source and not copied again",
+			Topic:   t.rules.selector.Remote(topic), Detail: []any{"offsets", n},
+		})
 	}
 	for topic, n := range records {
 		t.warn(ctx, Warning{
