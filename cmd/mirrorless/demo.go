@@ -182,7 +182,7 @@ func (p *player) start(ctx context.Context, name, text string, a, b []string) (*
 	if err != nil {
 		return nil, config.Flow{}, err
 	}
-	r := &runner{logger: p.logger, out: p.out, dir: p.dir}
+	r := &runner{logger: p.logger, out: p.out, file: path, dir: p.dir, name: "demo"}
 	err = r.start(ctx, stack.Options{Config: c, Flow: settings, Store: store, Name: "demo", Logger: p.logger})
 	return r, settings, err
 }

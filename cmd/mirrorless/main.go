@@ -24,6 +24,7 @@ func commands() []*cobra.Command {
 		demoCommand(),
 		runCommand(),
 		configCommand(),
+		planCommand(),
 		decodeCommand(),
 		statusCommand(),
 		verifyCommand(),
@@ -36,6 +37,7 @@ const (
 	exitOK          = 0
 	exitFailed      = 1
 	exitUsage       = 2
+	exitChanges     = 2 // of plan
 	exitUnreachable = 3
 	exitInterrupted = 130
 )
@@ -51,8 +53,8 @@ func exitCodes() []struct {
 	}{
 		{exitOK, "done, and the answer is yes"},
 		{exitFailed, "the answer is no: the file has errors, the event cannot be decoded, the clusters differ, the work failed"},
-		{exitUsage, "the command line is wrong; nothing was done"},
-		{exitUnreachable, "a cluster or the state cannot be reached; try again"},
+		{exitUsage, "the command line is wrong; nothing was done. Of plan: there is something to change"},
+		{exitUnreachable, "a cluster or the state cannot be reached; try again. Of plan this is 1"},
 		{exitInterrupted, "interrupted before it was done"},
 	}
 }

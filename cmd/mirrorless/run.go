@@ -19,6 +19,7 @@ import (
 	"mirrorless/localstack/stack"
 	"mirrorless/shared/config"
 	"mirrorless/shared/flow"
+	"mirrorless/shared/function"
 	"mirrorless/shared/status"
 )
 
@@ -87,7 +88,7 @@ func runFile(ctx context.Context, out, logs io.Writer, file string, o runOptions
 		fmt.Fprintln(logs, w)
 	}
 	announce(out, flows, dir, o)
-	r := &runner{logger: slog.New(slog.NewJSONHandler(logs, nil)), out: out, dir: dir}
+	r := &runner{logger: slog.New(slog.NewJSONHandler(logs, nil)), out: out, file: file, dir: dir, name: name}
 	for _, f := range flows {
 		store, err := kept.Store(ctx, f)
 		if err != nil {
@@ -191,7 +192,9 @@ func announce(out io.Writer, flows []config.Flow, dir string, o runOptions) {
 type runner struct {
 	logger *slog.Logger
 	out    io.Writer
-	dir    string
+	file   string // the properties
+	dir    string // of the state
+	name   string // of the stacks
 	client []kgo.Opt
 	stacks []*stack.Stack
 }
@@ -227,7 +230,7 @@ func (r *runner) stop() error {
 
 // watch shows the progress and answers status until ctx is done, and stops then.
 func (r *runner) watch(ctx context.Context) error {
-	silence, err := serveStatus(r.dir, r.reports)
+	silence, err := serveStatus(r.dir, r.reports, servePlans(r.file, r.parts))
 	if err != nil {
 		return errors.Join(err, r.stop())
 	}
@@ -256,6 +259,17 @@ func (r *runner) reports(ctx context.Context) []status.Report {
 	}
 	wg.Wait()
 	return out
+}
+
+// parts are those of a flow of this run, for a plan. A flow that the file did not
+// enable when the run began has no state yet.
+func (r *runner) parts(f config.Flow) (*function.Parts, error) {
+	for _, s := range r.stacks {
+		if s.Flow().Flow == f.Flow {
+			return &function.Parts{Store: s.Store(), EventSources: storedSources{s.Store()}, Stack: r.name}, nil
+		}
+	}
+	return nil, fmt.Errorf("plan %s: the mirrorless that runs does not run it; stop it, and plan again", f.Flow)
 }
 
 func functionFailures(s *stack.Stack) map[string]status.Failure {

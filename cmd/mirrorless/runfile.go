@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -19,11 +22,11 @@ import (
 // runs with it serves its status.
 const runFileName = "run.json"
 
-// serveStatus serves reports over loopback until stop is called, and tells
-// `mirrorless status` by a file in the state folder where. After a SIGKILL the
-// file stays; whoever reads it finds nobody there, or another who knows no such
-// token.
-func serveStatus(dir string, reports func(context.Context) []status.Report) (stop func(), err error) {
+// serveStatus serves reports and plans over loopback until stop is called, and
+// tells `mirrorless status` and `mirrorless plan` by a file in the state folder
+// where. After a SIGKILL the file stays; whoever reads it finds nobody there, or
+// another who knows no such token.
+func serveStatus(dir string, reports func(context.Context) []status.Report, plans http.Handler) (stop func(), err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("serve the status: %w", err)
@@ -32,12 +35,52 @@ func serveStatus(dir string, reports func(context.Context) []status.Report) (sto
 	if err := writeRunFile(dir, at); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	server := &http.Server{Handler: status.Handler(at.Token, reports), ReadHeaderTimeout: 5 * time.Second}
+	mux := http.NewServeMux()
+	mux.Handle("/", status.Handler(at.Token, reports))
+	mux.Handle("GET "+planPath, withToken(at.Token, plans))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = server.Serve(listener) }() // its error says that it was closed
 	return func() {
 		_ = removeRunFile(dir, at) // a file that stays is recognised as stale
 		_ = server.Close()
 	}, nil
+}
+
+// withToken hands requests on that bear the token.
+func withToken(token string, next http.Handler) http.Handler {
+	want := []byte("Bearer " + token)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), want) != 1 {
+			http.Error(w, "wrong token", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// askRun gets what a running process has at a path.
+func askRun(ctx context.Context, at status.Endpoint, path string, to any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at.Address+path, nil)
+	if err != nil {
+		return fmt.Errorf("ask the running mirrorless: %w", err)
+	}
+	req.Header.Set("Authorization", "Bearer "+at.Token)
+	// Not through a proxy, whatever the environment says.
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return fmt.Errorf("ask the running mirrorless: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		why, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+		return fmt.Errorf("ask the running mirrorless: it says %s: %s", resp.Status, bytes.TrimSpace(why))
+	}
+	if err := json.NewDecoder(resp.Body).Decode(to); err != nil {
+		return fmt.Errorf("ask the running mirrorless: read its answer: %w", err)
+	}
+	return nil
 }
 
 // writeRunFile replaces the file as a whole, so that no one reads a half of it.

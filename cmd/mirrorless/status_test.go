@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -168,7 +169,7 @@ func scriptServe(ts *testscript.TestScript, _ bool, args []string) {
 		r.Topics[0].Partitions[1].Behind, r.Topics[0].Partitions[1].LastError = 1234567, &failed
 		r.Answer, r.Sentence = status.Judge(r)
 		return []status.Report{r}
-	})
+	}, http.NotFoundHandler())
 	ts.Check(err)
 	ts.Defer(stop)
 }
@@ -208,7 +209,7 @@ func TestTheRunFileIsItsOwnersAndGoesWithIt(t *testing.T) {
 		t.Errorf("without a file: got %t, %v", ok, err)
 	}
 	want := []status.Report{{Flow: "A->B"}}
-	stop, err := serveStatus(dir, func(context.Context) []status.Report { return want })
+	stop, err := serveStatus(dir, func(context.Context) []status.Report { return want }, http.NotFoundHandler())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +240,7 @@ func TestTheRunFileIsItsOwnersAndGoesWithIt(t *testing.T) {
 
 func TestTheRunFileOfAnotherProcessStays(t *testing.T) {
 	dir := t.TempDir()
-	stop, err := serveStatus(dir, func(context.Context) []status.Report { return nil })
+	stop, err := serveStatus(dir, func(context.Context) []status.Report { return nil }, http.NotFoundHandler())
 	if err != nil {
 		t.Fatal(err)
 	}

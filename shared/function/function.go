@@ -89,7 +89,7 @@ func setUp(ctx context.Context, build Build, logger *slog.Logger) (Handler, erro
 		Stack:    table,
 		Owner:    os.Getenv("AWS_LAMBDA_LOG_STREAM_NAME"),
 		Logger:   logger,
-		sdk:      &sdk,
+		AWS:      &sdk,
 	})
 }
 

@@ -4,12 +4,9 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/aws/aws-sdk-go-v2/service/lambda"
-
 	"mirrorless/shared/checkpoint"
 	"mirrorless/shared/config"
 	"mirrorless/shared/heartbeat"
-	"mirrorless/shared/mapping"
 	"mirrorless/shared/mirror"
 	"mirrorless/shared/topics"
 )
@@ -33,18 +30,9 @@ func Mirror(p *Parts) (Handler, error) {
 
 // Topics keeps topics, their configs and the event sources in step.
 func Topics(p *Parts) (Handler, error) {
-	a, b, err := p.both(config.Admin, config.Admin)
+	o, err := p.topics()
 	if err != nil {
 		return nil, err
-	}
-	o := topics.Options{
-		Settings: p.Settings, Reverse: p.reverse(), Store: p.Store, Source: a, Target: b,
-		EventSources: p.EventSources, Stack: p.Stack, Logger: p.Logger,
-	}
-	if o.EventSources == nil && p.sdk != nil {
-		if o.EventSources, err = p.mappings(); err != nil {
-			return nil, err
-		}
 	}
 	all := topics.New(o)
 	o.EventSources = nil
@@ -60,15 +48,6 @@ func Topics(p *Parts) (Handler, error) {
 		}
 		return nil, p.explain(t.Run(ctx))
 	}), nil
-}
-
-// mappings are Lambda's, of the mirror function of this stack. Functions bear
-// the stack's name, as in template.yaml.
-func (p *Parts) mappings() (topics.EventSources, error) {
-	c, _ := p.Config.Cluster(p.Settings.Source)
-	return mapping.New(lambda.NewFromConfig(*p.sdk), mapping.Options{
-		Function: p.Stack + "-mirror", Cluster: c, Window: p.Settings.BatchDelay, Logger: p.Logger,
-	})
 }
 
 // Heartbeat emits one beat.

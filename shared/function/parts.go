@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -34,7 +37,9 @@ type Parts struct {
 	// business.
 	EventSources topics.EventSources
 	Logger       *slog.Logger
-	sdk          *aws.Config // nil outside Lambda
+	// AWS is the account in which topics keeps the event sources of Stack, nil
+	// where that is not its business.
+	AWS *aws.Config
 	// ClientOptions are applied to every Kafka client last.
 	ClientOptions []kgo.Opt
 
@@ -87,12 +92,24 @@ func (p *Parts) explain(err error) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range p.clients {
-		if explained := cluster.Explain(c, err); !errors.Is(err, explained) {
-			return explained
+	var failing []error
+	other := err
+	said := map[string]bool{}
+	for _, key := range slices.Sorted(maps.Keys(p.clients)) {
+		e, ok := errors.AsType[*cluster.Error](cluster.Explain(p.clients[key], err))
+		switch {
+		case !ok || said[e.Alias]:
+		case !errors.Is(e.Err, err): // of a connection that this client could not make
+			said[e.Alias] = true
+			failing = append(failing, e)
+		case strings.Contains(err.Error(), "cluster "+e.Alias):
+			other = e
 		}
 	}
-	return err
+	if failing != nil {
+		return errors.Join(failing...)
+	}
+	return other
 }
 
 // both dials the two clusters in the given roles.
