@@ -24,6 +24,8 @@ type wire struct {
 	mu      sync.Mutex
 	leaders map[flow.TopicPartition]int32
 	senders map[int32]*sender
+	// transactions is empty until the first one.
+	transactions protocol
 }
 
 func newWire(client *kgo.Client) *wire {

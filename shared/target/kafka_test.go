@@ -173,10 +173,10 @@ func TestTheBrokersAnswers(t *testing.T) {
 		}
 		send(one, p, batch.Producer{ID: id}, values(0, 10))
 		for want, cursor := range map[Standing]batch.Producer{
-			{Agrees, 0}:          {ID: id, Sequence: 10},
-			{Ahead, 7}:           {ID: id, Sequence: 3},
-			{Behind, 5}:          {ID: id, Sequence: 15},
-			{Verdict: Forgotten}: {ID: id + 1},
+			{Verdict: Agrees}:             {ID: id, Sequence: 10},
+			{Verdict: Ahead, Records: 7}:  {ID: id, Sequence: 3},
+			{Verdict: Behind, Records: 5}: {ID: id, Sequence: 15},
+			{Verdict: Forgotten}:          {ID: id + 1},
 		} {
 			if got := ask(cursor); got != want {
 				t.Errorf("%+v: got %+v, want %+v", cursor, got, want)

@@ -101,7 +101,14 @@ func (s *sender) take() []*submission {
 func (s *sender) round(round []*submission) {
 	ctx, cancel := join(round)
 	defer cancel()
+	request(ctx, s.broker, nil, round)
+}
+
+// request makes one Produce request of the submissions and answers each of them.
+// With a transactional id, they are all part of its transaction.
+func request(ctx context.Context, broker *kgo.Broker, transaction *string, round []*submission) {
 	req := kmsg.NewPtrProduceRequest()
+	req.TransactionID = transaction
 	req.Acks = -1
 	req.TimeoutMillis = int32(noDeadline / time.Millisecond)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -125,7 +132,7 @@ func (s *sender) round(round []*submission) {
 		rp.Partition, rp.Records = sub.p.Partition, sub.raw
 		req.Topics[i].Partitions = append(req.Topics[i].Partitions, rp)
 	}
-	resp, err := s.broker.Request(ctx, req)
+	resp, err := broker.Request(ctx, req)
 	if err != nil {
 		for _, sub := range round {
 			sub.done <- outcome{err: fmt.Errorf("produce: %w", err)}

@@ -39,6 +39,8 @@ const (
 type Standing struct {
 	Verdict Verdict
 	Records int32
+	// Err says why there is no verdict.
+	Err error
 }
 
 // Probe is a question about one partition.

@@ -91,6 +91,11 @@ type Appended struct {
 	// Extra counts records of ours on the target, between the placed ones, that
 	// were not among the records of the call: the source has dropped them since.
 	Extra int
+	// Upstream is the source offset before which everything is on the target,
+	// although records of the call are not found there as they are: the position
+	// record that was committed with the last copy says so. It is 0 where nothing
+	// of the kind is known, and only [Transactions] know it.
+	Upstream int64
 	// Foreign counts the offsets between ours that something else occupies.
 	Foreign int64
 	// Second counts those of them that hold a second copy: a late request of this
