@@ -23,8 +23,8 @@ func (m *Mirror) answer(ctx context.Context, lots []*lot) ([]byte, error) {
 		first := l.all[0].Offset
 		if len(l.records) > 0 {
 			first = l.records[0].Offset
-		} else if l.limit != nil {
-			first = l.pos.Upstream
+		} else if l.done < len(l.all) {
+			first = l.all[l.done].Offset
 		}
 		errs = append(errs, fmt.Errorf("copy %s at offset %d: %w", l.TopicPartition, first, l.err))
 		for _, r := range l.all {

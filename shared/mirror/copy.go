@@ -31,7 +31,7 @@ func (m *Mirror) claim(ctx context.Context, l *lot) {
 	}
 	got, err := m.Target.Claim(ctx, l.remote, l.cursor(), l.plain, want)
 	m.book(ctx, l, got)
-	if err != nil {
+	if err != nil && !m.passOver(l, err) {
 		l.fail(fmt.Errorf("claim what is on %s: %w", m.Settings.Target, err))
 	}
 }
@@ -42,11 +42,12 @@ func (m *Mirror) claim(ctx context.Context, l *lot) {
 func (m *Mirror) renew(ctx context.Context, lots []*lot) {
 	var due []*lot
 	for _, l := range lots {
-		if l.err != nil || l.again != nil || l.standing.Verdict != target.Forgotten || l.pos.Sequence == 0 || len(l.plain) == 0 {
+		if l.err != nil || l.again != nil || l.standing.Verdict != target.Forgotten || len(l.plain) == 0 ||
+			l.pos.Sequence == 0 && l.pos.ProducerID != target.Unknown {
 			continue
 		}
 		l.changed = true
-		if l.pos.Epoch == math.MaxInt16 {
+		if l.pos.Epoch == math.MaxInt16 || l.pos.ProducerID == target.Unknown {
 			id, err := m.Target.NewProducer(ctx)
 			if err != nil {
 				l.fail(err)
@@ -85,8 +86,10 @@ func (m *Mirror) append(ctx context.Context, l *lot) {
 	m.book(ctx, l, got)
 	switch {
 	case err == nil:
+		l.trusted = true
 	case errors.Is(err, target.ErrForgotten), errors.Is(err, target.ErrFenced):
 		l.retry(err)
+	case m.passOver(l, err):
 	default:
 		l.fail(err)
 	}
@@ -101,8 +104,14 @@ func (m *Mirror) book(ctx context.Context, l *lot, got target.Appended) {
 	if c == l.cursor() {
 		return
 	}
-	l.changed = true
+	l.changed, l.tries = true, 0
+	for _, i := range got.Stripped {
+		m.loseHeader(l, l.records[i].Offset)
+	}
 	for _, p := range got.Placed {
+		if got.Extra > 0 {
+			m.bookExtra(l, l.records[p.First].Offset, p.Base)
+		}
 		for i := range p.Count {
 			l.open.add(offsets.Run{Upstream: l.records[p.First+i].Offset, Downstream: p.Base + int64(i), Length: 1})
 		}
@@ -112,7 +121,7 @@ func (m *Mirror) book(ctx context.Context, l *lot, got target.Appended) {
 		l.pos.Upstream = l.records[got.Done-1].Offset + 1
 		l.pos.Copied += int64(got.Done)
 	}
-	l.done += got.Done
+	l.advance()
 	l.records, l.plain = l.records[got.Done:], l.plain[got.Done:]
 	if got.Second > 0 {
 		// The residual of the guarantees, counted.
@@ -127,5 +136,42 @@ func (m *Mirror) book(ctx context.Context, l *lot, got target.Appended) {
 	if got.Extra > 0 {
 		m.Logger.WarnContext(ctx, "target holds copies of records that the source does not show any more",
 			"topic", l.remote.Topic, "partition", l.Partition, "offset", l.pos.Downstream, "records", got.Extra)
+	}
+}
+
+// advance counts the records of the event that lie behind the position.
+func (l *lot) advance() {
+	for l.done < len(l.all) && l.all[l.done].Offset < l.pos.Upstream {
+		l.done++
+	}
+}
+
+// bookExtra puts into the run map what the target has between two booked records,
+// and the source does not show any more, or cannot be asked for. A group that
+// stands there goes on at the first of them that it may lack.
+func (m *Mirror) bookExtra(l *lot, upstream, downstream int64) {
+	from := span{l.pos.Upstream, l.pos.Downstream}
+	if n := len(l.open) - 1; n >= 0 {
+		if end := l.open[n]; end.Upstream+end.Length > from.from {
+			from = span{end.Upstream + end.Length, end.Downstream + end.Length}
+		}
+	}
+	n := min(upstream-from.from, downstream-from.to)
+	if n <= 0 {
+		return
+	}
+	l.open.add(offsets.Run{Upstream: upstream - n, Downstream: downstream - n, Length: n})
+	for i := range l.holes {
+		if h := &l.holes[i]; h.Kind == HoleUnexplained && h.From <= upstream-n && upstream <= h.To {
+			h.Records -= n
+		}
+	}
+}
+
+// pass moves the positions of lots that are copied over what need not be.
+func (m *Mirror) pass(l *lot) {
+	if len(l.records) == 0 && l.through > l.pos.Upstream {
+		l.pos.Upstream, l.changed = l.through, true
+		l.advance()
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"mirrorless/shared/batch"
-	"mirrorless/shared/config"
 	"mirrorless/shared/flow"
 	"mirrorless/shared/kafkaevent"
 	"mirrorless/shared/state"
@@ -18,16 +17,23 @@ import (
 type lot struct {
 	flow.TopicPartition
 	all     []kafkaevent.Record // of the event, in its order
-	done    int                 // leading records of all that this invocation has copied
-	records []kafkaevent.Record // those of the rest that are to be copied now
+	done    int                 // leading records of all that are on the target
+	records []kafkaevent.Record // those that are to be copied now, with what the source adds
 	plain   []batch.Record      // records, as they are appended
 	limit   error               // why records end before those of the event do
+	more    bool                // records end there for want of room; the next round goes on
+	through int64               // what lies before and is not among records need not be copied
+	passed  []span              // holes that an earlier attempt has made for good
+	sweep   *sweeping           // nil for the lot of an event
 
 	pos      state.Position
 	open     openRuns
 	sourceID state.TopicID // as the source told it in this round; zero if it was not asked
 	remote   target.Partition
 	standing target.Standing
+	warm     bool // pos is of this process's memory
+	trusted  bool // the target has acknowledged an append of this round
+	tries    int  // rounds that asked for another one
 	rewound  bool // pos may lie before the stored one
 	changed  bool // pos is to be stored
 	holes    []state.Hole
@@ -64,7 +70,7 @@ func split(records []kafkaevent.Record) []*lot {
 
 func unfinished(lots []*lot) []*lot {
 	return slices.DeleteFunc(slices.Clone(lots), func(l *lot) bool {
-		return l.err != nil || (len(l.records) == 0 && l.again == nil && !l.changed)
+		return l.err != nil || (len(l.records) == 0 && l.again == nil && !l.changed && !l.more)
 	})
 }
 
@@ -86,10 +92,15 @@ func (m *Mirror) admit(l *lot) error {
 	return nil
 }
 
-// prepare drops what is on the target already, names the holes, and turns the
-// rest into records to append.
-func (m *Mirror) prepare(ctx context.Context, l *lot) {
-	l.records, l.limit, l.holes = l.all[l.done:], nil, nil
+// prepare drops what is on the target already, looks up what the event lacks, and
+// turns the rest into records to append.
+func (m *Mirror) prepare(ctx context.Context, l *lot, room *allowance) {
+	l.records, l.limit, l.holes, l.more, l.through = l.all[l.done:], nil, nil, false, 0
+	if l.sweep != nil {
+		m.fillSweep(ctx, l, room)
+		l.plain = m.plain(l)
+		return
+	}
 	if none := (state.TopicID{}); l.sourceID != none && l.pos.SourceTopicID != none && l.sourceID != l.pos.SourceTopicID {
 		if err := m.startOver(ctx, l); err != nil {
 			l.fail(err)
@@ -116,55 +127,15 @@ func (m *Mirror) prepare(ctx context.Context, l *lot) {
 	}
 	l.done += below
 	l.records = l.records[below:]
-	m.findHoles(l)
-	l.plain = m.plain(l)
-}
-
-// findHoles reports the offsets that the event skips, as one range a batch. What
-// is missing may be compacted away, a transaction marker, expired, or a record
-// that the event could not carry; the event does not say which.
-func (m *Mirror) findHoles(l *lot) {
-	next := l.pos.Upstream
-	var hole state.Hole
-	for i := range l.records {
-		if gap := l.records[i].Offset - next; gap > 0 {
-			if m.Settings.Holes == config.HoleStop {
-				l.stop(i, fmt.Errorf("offsets %d to %d are missing from the event, and mirrorless.holes is stop", next, l.records[i].Offset-1))
-				break
-			}
-			if hole.Records == 0 {
-				hole = state.Hole{TopicPartition: l.TopicPartition, From: next, Kind: HoleUnexplained, Seen: m.Now()}
-			}
-			hole.To = l.records[i].Offset
-			hole.Records += gap
-		}
-		next = l.records[i].Offset + 1
-	}
-	if hole.Records > 0 {
-		l.holes = append(l.holes, hole)
+	if m.fill(ctx, l, room); l.err == nil && l.again == nil {
+		l.plain = m.plain(l)
 	}
 }
-
-// The kinds of [state.Hole] that a Mirror reports.
-const (
-	// HoleUnexplained is a range of offsets that the event source did not deliver.
-	HoleUnexplained = "unexplained"
-	// HoleNullHeaders is a range of records that are copied but for headers whose
-	// value is null: Lambda's event does not carry their names.
-	HoleNullHeaders = "null headers"
-	// HoleRecreated is the beginning of a topic that was created again on the
-	// source, as far as it was gone before the first record arrived.
-	HoleRecreated = "before re-creation was seen"
-	// SecondCopy is no hole: records that are on the target twice, because a late
-	// request landed after the target had forgotten the producer. Its place is the
-	// position at which they were noticed.
-	SecondCopy = "second copy"
-)
 
 // stop keeps the lot's records from number i on from being copied.
 func (l *lot) stop(i int, err error) {
 	l.records = l.records[:i]
-	l.limit = err
+	l.limit, l.more, l.through = err, false, 0
 }
 
 // plain returns the lot's records without the headers that did not travel, and
@@ -186,7 +157,7 @@ func (m *Mirror) plain(l *lot) []batch.Record {
 		from := len(slab)
 		for _, h := range r.Headers {
 			if h.Lost {
-				l.loseHeader(r.Offset, m)
+				m.loseHeader(l, r.Offset)
 				continue
 			}
 			slab = append(slab, batch.Header{Name: h.Name, Value: h.Value})
@@ -198,18 +169,4 @@ func (m *Mirror) plain(l *lot) []batch.Record {
 		out = append(out, rec)
 	}
 	return out
-}
-
-// loseHeader extends the last report of lost headers, or begins one.
-func (l *lot) loseHeader(offset int64, m *Mirror) {
-	if n := len(l.holes) - 1; n >= 0 && l.holes[n].Kind == HoleNullHeaders && offset <= l.holes[n].To {
-		if offset == l.holes[n].To {
-			l.holes[n].To++
-			l.holes[n].Records++
-		}
-		return
-	}
-	l.holes = append(l.holes, state.Hole{
-		TopicPartition: l.TopicPartition, From: offset, To: offset + 1, Kind: HoleNullHeaders, Records: 1, Seen: m.Now(),
-	})
 }

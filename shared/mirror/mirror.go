@@ -5,16 +5,21 @@
 //	m := mirror.New(mirror.Options{Settings: settings, Store: store, Target: log, Source: source})
 //	reply, err := m.Handle(ctx, payload)
 //
-// A batch passes six steps: decode; find the position of each partition; name
-// the holes in its offsets; append conditionally (package target); remember the
-// new positions; answer. Nothing is in flight when Handle returns that the next
-// invocation could mistake: what it cannot vouch for, the next one settles with
-// the broker.
+// A batch passes six steps: decode; find the position of each partition; look up
+// on the source what the event lacks, and put it in its place; append conditionally
+// (package target); remember the new positions; answer. Nothing is in flight when
+// Handle returns that the next invocation could mistake: what it cannot vouch for,
+// the next one settles with the broker.
+//
+// An event lacks records that are over its cap, and the names of headers without a
+// value. Where its offsets have a gap, one read of the source shows what is there:
+// such a record, or a marker, or what compaction left; what is gone is reported as
+// a hole. Where the source is out of reach the gap is a hole, unexplained. What no
+// event brings, because no later record shows the gap, [Mirror.Sweep] copies.
 //
 // A Mirror keeps the positions of its last invocation in memory and trusts them
 // only where it was the last to append and the target cannot have forgotten the
-// producer. It needs the source cluster only to tell a topic from one that was
-// created again under its name.
+// producer.
 package mirror
 
 import (
@@ -54,11 +59,14 @@ type Options struct {
 // Mirror copies for one flow. It is safe for concurrent use.
 type Mirror struct {
 	Options
-	selector flow.Selector
-	source   *source
+	selector  flow.Selector
+	source    *source
+	committed bool // the source is read committed
 
 	mu     sync.Mutex
 	memory map[flow.TopicPartition]memory
+
+	sweeper sweeper
 }
 
 // memory is a partition as the last invocation left it.
@@ -79,10 +87,11 @@ func New(o Options) *Mirror {
 		o.ProducerExpiration = 24 * time.Hour
 	}
 	return &Mirror{
-		Options:  o,
-		selector: o.Settings.Selector(),
-		source:   &source{client: o.Source, now: o.Now},
-		memory:   map[flow.TopicPartition]memory{},
+		Options:   o,
+		selector:  o.Settings.Selector(),
+		source:    newSource(o.Source, o.Now),
+		committed: o.Settings.IsolationLevel == "read_committed",
+		memory:    map[flow.TopicPartition]memory{},
 	}
 }
 
@@ -104,30 +113,45 @@ func (m *Mirror) Handle(ctx context.Context, payload []byte) ([]byte, error) {
 		return nil, fmt.Errorf("decode event: %w", err)
 	}
 	lots := split(event.Records)
-	work, cancel := ctx, context.CancelFunc(func() {})
-	if deadline, ok := ctx.Deadline(); ok {
-		keep := min(margin, time.Until(deadline)/4)
-		work, cancel = context.WithDeadlineCause(ctx, deadline.Add(-keep), errTimeUp)
-	}
+	work, cancel := inTime(ctx)
 	defer cancel()
 
 	for _, l := range lots {
 		l.err = m.admit(l)
 	}
-	for round := 0; ; round++ {
+	m.copy(ctx, work, lots)
+	return m.answer(ctx, lots)
+}
+
+// inTime ends before ctx does, by the margin.
+func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadlineCause(ctx, deadline.Add(-min(margin, time.Until(deadline)/4)), errTimeUp)
+}
+
+// copy works on lots until each is copied or has failed.
+func (m *Mirror) copy(ctx, work context.Context, lots []*lot) {
+	for {
 		open := unfinished(lots)
 		if len(open) == 0 {
-			break
+			return
 		}
-		if round == rounds {
-			for _, l := range open {
+		m.round(ctx, work, open)
+		for _, l := range open {
+			if l.more && !l.trusted {
+				m.forget(l)
+			}
+			if l.again == nil || l.err != nil {
+				continue
+			}
+			if l.tries++; l.tries == rounds {
 				l.fail(errors.Join(errContended, l.again))
 			}
-			break
 		}
-		m.round(ctx, work, open, round)
 	}
-	return m.answer(ctx, lots)
 }
 
 var (
@@ -138,12 +162,14 @@ var (
 // round takes lots one step further: positions, appends, memory. A lot that is
 // neither done nor failed afterwards wants another round, from the store.
 // work ends before ctx does, so that what was achieved can still be stored.
-func (m *Mirror) round(ctx, work context.Context, lots []*lot, round int) {
-	m.locate(work, lots, round > 0)
-	m.each(lots, func(l *lot) { m.prepare(work, l) })
+func (m *Mirror) round(ctx, work context.Context, lots []*lot) {
+	m.locate(work, lots)
+	room := &allowance{left: fillBytes}
+	m.each(lots, func(l *lot) { m.prepare(work, l, room) })
 	m.each(lots, func(l *lot) { m.claim(work, l) })
 	m.renew(work, lots)
 	m.each(lots, func(l *lot) { m.append(work, l) })
+	m.each(lots, m.pass)
 	m.remember(ctx, lots)
 }
 

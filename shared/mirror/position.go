@@ -18,12 +18,13 @@ import (
 // locate gives each lot its position: from memory where that can be trusted,
 // else by one read of the store for all, one look at the topics of both
 // clusters and one question to each of the target's brokers.
-func (m *Mirror) locate(ctx context.Context, lots []*lot, cold bool) {
+func (m *Mirror) locate(ctx context.Context, lots []*lot) {
 	var read []*lot
 	for _, l := range lots {
 		l.again, l.changed, l.rewound, l.sourceID = nil, false, false, state.TopicID{}
+		l.warm, l.trusted = false, false
 		l.standing = target.Standing{Verdict: target.Agrees}
-		if cold || !m.recall(l) {
+		if l.sweep != nil || l.done == len(l.all) || l.tries > 0 || !m.recall(l) {
 			read = append(read, l)
 		}
 	}
@@ -40,16 +41,22 @@ func (m *Mirror) locate(ctx context.Context, lots []*lot, cold bool) {
 }
 
 // recall takes the position from memory. It must not be used where the broker
-// may have forgotten the producer, because it takes any sequence then; and not
-// where the batch begins behind the position, because another environment may
-// have copied what lies between.
+// may have forgotten the producer, because it takes any sequence then. Where the
+// batch begins behind the position, another environment may have copied what lies
+// between: if the source shows that anything does, fill asks for another round.
 func (m *Mirror) recall(l *lot) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	mem, ok := m.memory[l.TopicPartition]
-	if !ok || l.records[0].Offset > mem.pos.Upstream ||
-		m.Now().Sub(time.UnixMilli(mem.pos.Newest)) > m.ProducerExpiration/2 {
+	if !ok || mem.pos.ProducerID == target.Unknown || m.Now().Sub(time.UnixMilli(mem.pos.Newest)) > m.ProducerExpiration/2 {
 		return false
+	}
+	// A lot that goes on where its last round ended needs no such caution.
+	if next := l.all[l.done].Offset; next > mem.pos.Upstream && !l.more {
+		if m.Source == nil {
+			return false
+		}
+		l.warm = true
 	}
 	l.pos, l.open = mem.pos, mem.open
 	l.remote = m.remote(l.TopicPartition, mem.pos.TargetTopicID)
@@ -187,13 +194,15 @@ func (m *Mirror) startOver(ctx context.Context, l *lot) error {
 		return fmt.Errorf("delete the run map: %w", err)
 	}
 	first := l.records[0].Offset
-	m.Logger.WarnContext(ctx, "source topic was re-created, its records follow those of the old one",
-		"topic", l.Topic, "partition", l.Partition, "offset", first)
-	if first > 0 {
+	if start, err := m.source.start(ctx, l.TopicPartition); err == nil {
+		first = min(first, start)
+	} else if first > 0 {
 		l.holes = append(l.holes, state.Hole{
 			TopicPartition: l.TopicPartition, To: first, Kind: HoleRecreated, Records: state.NotFlushed, Seen: m.Now(),
 		})
 	}
+	m.Logger.WarnContext(ctx, "source topic was re-created, its records follow those of the old one",
+		"topic", l.Topic, "partition", l.Partition, "offset", first)
 	l.pos.First, l.pos.Upstream = first, first
 	l.pos.SourceTopicID = l.sourceID
 	l.open = nil

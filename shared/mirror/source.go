@@ -7,38 +7,67 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"mirrorless/shared/batch"
+	"mirrorless/shared/fetch"
+	"mirrorless/shared/flow"
 	"mirrorless/shared/kafkaevent"
 	"mirrorless/shared/offsets"
 	"mirrorless/shared/state"
 )
 
-// source asks the source cluster for topic ids. Many functions can reach the
-// target only, so a source that does not answer is left alone for a while.
+// source asks the source cluster for topic ids, and reads it. Many functions can
+// reach the target only, so a source that does not answer is left alone for a
+// while.
 type source struct {
 	client *kgo.Client
 	now    func() time.Time
+	turns  chan struct{} // one for each read under way
 
 	mu        sync.Mutex
 	ids       map[string]state.TopicID
+	leaders   map[flow.TopicPartition]int32
+	answered  bool      // at least once
 	dark      time.Time // no question before this time
 	unhelpful error     // why
 }
 
 const (
-	askFor     = 3 * time.Second
-	leaveAlone = time.Minute
+	askFor = 3 * time.Second
+	// leaveAlone is for a source that has never answered, which may be out of reach
+	// for good; one that has is back soon.
+	leaveAlone, leaveShortly = time.Minute, 3 * time.Second
+	// readers is how many partitions are read at a time. Each holds what one Fetch
+	// request brings, and what the batch at hand unpacks to.
+	readers = 4
+	// readBytes bounds one Fetch request, but for a batch that is larger.
+	readBytes = 4 << 20
+	// readFor is how long one read is tried again.
+	readFor = 10 * time.Second
 )
 
-var errNoSource = errors.New("no client of the source cluster")
+var (
+	errNoSource = errors.New("no client of the source cluster")
+	// errOutOfReach is returned where the source cannot be read from here, as far as
+	// is known: it has never answered, or refuses. A source that has answered before
+	// is only away for a time, which is another error.
+	errOutOfReach = errors.New("source is out of reach")
+)
+
+func newSource(client *kgo.Client, now func() time.Time) *source {
+	return &source{
+		client: client, now: now, turns: make(chan struct{}, readers),
+		ids: map[string]state.TopicID{}, leaders: map[flow.TopicPartition]int32{},
+	}
+}
 
 // ask reads the ids of topics from the cluster; id returns them then.
 func (s *source) ask(ctx context.Context, topics ...string) error {
 	if s.client == nil {
-		return errNoSource
+		return fmt.Errorf("%w: %w", errOutOfReach, errNoSource)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,15 +84,27 @@ func (s *source) ask(ctx context.Context, topics ...string) error {
 	}
 	resp, err := req.RequestWith(ctx, s.client)
 	if err != nil {
-		s.dark, s.unhelpful = s.now().Add(leaveAlone), fmt.Errorf("ask the source for topic ids: %w", err)
+		err = fmt.Errorf("ask the source for metadata: %w", err)
+		if s.answered {
+			s.dark, s.unhelpful = s.now().Add(leaveShortly), err
+		} else {
+			s.dark, s.unhelpful = s.now().Add(leaveAlone), fmt.Errorf("%w: %w", errOutOfReach, err)
+		}
 		return s.unhelpful
 	}
-	if s.ids == nil {
-		s.ids = map[string]state.TopicID{}
-	}
+	s.answered = true
 	for _, t := range resp.Topics {
-		if t.Topic != nil {
-			s.ids[*t.Topic] = t.TopicID
+		if t.Topic == nil {
+			continue
+		}
+		s.ids[*t.Topic] = t.TopicID
+		for _, p := range t.Partitions {
+			tp := flow.TopicPartition{Topic: *t.Topic, Partition: p.Partition}
+			if p.Leader >= 0 {
+				s.leaders[tp] = p.Leader
+			} else {
+				delete(s.leaders, tp)
+			}
 		}
 	}
 	return nil
@@ -75,6 +116,99 @@ func (s *source) id(topic string) state.TopicID {
 	defer s.mu.Unlock()
 	return s.ids[topic]
 }
+
+// leader is the broker to read a partition from.
+func (s *source) leader(ctx context.Context, tp flow.TopicPartition) (int32, error) {
+	for range 2 {
+		s.mu.Lock()
+		node, ok := s.leaders[tp]
+		s.mu.Unlock()
+		if ok {
+			return node, nil
+		}
+		if err := s.ask(ctx, tp.Topic); err != nil {
+			return 0, err
+		}
+	}
+	return 0, kerr.LeaderNotAvailable
+}
+
+func (s *source) forget(tp flow.TopicPartition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.leaders, tp)
+}
+
+// read returns what the source has of a partition from an offset on. It asks
+// again for readFor where that may help. Errors: kerr.OffsetOutOfRange,
+// [errOutOfReach], [errNewTopic], the context's, or another one, after which the
+// source is to be asked again later.
+func (s *source) read(ctx context.Context, q question, offset int64) (fetch.Response, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, readFor, fmt.Errorf("no answer within %s", readFor))
+	defer cancel()
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		got, err := s.readOnce(ctx, q, offset)
+		if err == nil || errors.Is(err, kerr.OffsetOutOfRange) || errors.Is(err, errOutOfReach) || errors.Is(err, errNewTopic) {
+			return got, err
+		}
+		if refusal, ok := errors.AsType[*kerr.Error](err); ok && !refusal.Retriable {
+			return got, fmt.Errorf("%w: %w", errOutOfReach, err)
+		}
+		s.forget(q.TopicPartition)
+		select {
+		case <-ctx.Done():
+			return got, fmt.Errorf("%w (last answer: %w)", context.Cause(ctx), err)
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (s *source) readOnce(ctx context.Context, q question, offset int64) (fetch.Response, error) {
+	node, err := s.leader(ctx, q.TopicPartition)
+	if err != nil {
+		return fetch.Response{}, err
+	}
+	id, none := s.id(q.Topic), state.TopicID{}
+	if id != q.topicID && id != none && q.topicID != none {
+		return fetch.Response{}, errNewTopic
+	}
+	return fetch.Read(ctx, s.client.Broker(int(node)), fetch.Request{
+		TopicPartition: q.TopicPartition, TopicID: id, Offset: offset, MaxBytes: readBytes, Committed: q.committed,
+	})
+}
+
+// start is a partition's log start offset.
+func (s *source) start(ctx context.Context, tp flow.TopicPartition) (int64, error) {
+	// Is it there at all? A source out of reach is asked for askFor at most.
+	if _, err := s.leader(ctx, tp); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readFor)
+	defer cancel()
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic = tp.Topic
+	p := kmsg.NewListOffsetsRequestTopicPartition()
+	p.Partition, p.Timestamp = tp.Partition, logStart
+	t.Partitions = append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, s.client)
+	if err != nil {
+		return 0, fmt.Errorf("ask the source for the log start: %w", err)
+	}
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return 0, fmt.Errorf("ask the source for the log start: %w", kerr.UnknownServerError)
+	}
+	got := resp.Topics[0].Partitions[0]
+	if err := kerr.ErrorForCode(got.ErrorCode); err != nil {
+		return 0, fmt.Errorf("ask the source for the log start: %w", err)
+	}
+	return got.Offset, nil
+}
+
+// logStart is the timestamp of a ListOffsets request for it.
+const logStart = -2
 
 // sameTopic says whether records that lie below the position are the ones that
 // were copied, and not the first of a topic that was created again under the
