@@ -57,13 +57,32 @@ func Explain(client *kgo.Client, err error) error {
 	if err == nil {
 		return nil
 	}
+	if c := connectionsOf(client); c != nil {
+		return c.explain(err)
+	}
+	return err
+}
+
+// Unreachable reports that client, one of [Dial]'s, has a broker that it could not
+// connect to the last time it tried.
+func Unreachable(client *kgo.Client) bool {
+	c := connectionsOf(client)
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.failures) > 0
+}
+
+func connectionsOf(client *kgo.Client) *connections {
 	hooks, _ := client.OptValue(kgo.WithHooks).([]kgo.Hook)
 	for _, h := range hooks {
 		if c, ok := h.(*connections); ok {
-			return c.explain(err)
+			return c
 		}
 	}
-	return err
+	return nil
 }
 
 // stage is how far a connection came.

@@ -96,10 +96,11 @@ func (p *Parts) explain(err error) error {
 	other := err
 	said := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(p.clients)) {
-		e, ok := errors.AsType[*cluster.Error](cluster.Explain(p.clients[key], err))
+		c := p.clients[key]
+		e, ok := errors.AsType[*cluster.Error](cluster.Explain(c, err))
 		switch {
 		case !ok || said[e.Alias]:
-		case !errors.Is(e.Err, err): // of a connection that this client could not make
+		case cluster.Unreachable(c):
 			said[e.Alias] = true
 			failing = append(failing, e)
 		case strings.Contains(err.Error(), "cluster "+e.Alias):
