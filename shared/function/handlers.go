@@ -3,6 +3,7 @@ package function
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"mirrorless/shared/checkpoint"
 	"mirrorless/shared/config"
@@ -13,6 +14,17 @@ import (
 
 // Mirror copies the records of a Kafka event.
 func Mirror(p *Parts) (Handler, error) {
+	m, err := p.mirror()
+	if err != nil {
+		return nil, err
+	}
+	return HandlerFunc(func(ctx context.Context, payload []byte) ([]byte, error) {
+		reply, err := m.Handle(ctx, payload)
+		return reply, p.explain(err)
+	}), nil
+}
+
+func (p *Parts) mirror() (*mirror.Mirror, error) {
 	a, b, err := p.both(config.Consumer, config.Producer)
 	if err != nil {
 		return nil, err
@@ -21,11 +33,7 @@ func Mirror(p *Parts) (Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := mirror.New(mirror.Options{Settings: p.Settings, Store: p.Store, Target: log, Source: a, Logger: p.Logger})
-	return HandlerFunc(func(ctx context.Context, payload []byte) ([]byte, error) {
-		reply, err := m.Handle(ctx, payload)
-		return reply, p.explain(err)
-	}), nil
+	return mirror.New(mirror.Options{Settings: p.Settings, Store: p.Store, Target: log, Source: a, Logger: p.Logger}), nil
 }
 
 // Topics keeps topics, their configs and the event sources in step.
@@ -60,7 +68,8 @@ func Heartbeat(p *Parts) (Handler, error) {
 	return p.scheduled(h.Run), nil
 }
 
-// Checkpoint translates group offsets and writes the slow internal records.
+// Checkpoint translates group offsets and writes the slow internal records. It
+// also sweeps: it copies what no event brings.
 func Checkpoint(p *Parts) (Handler, error) {
 	a, b, err := p.both(config.Admin, config.Admin)
 	if err != nil {
@@ -73,7 +82,13 @@ func Checkpoint(p *Parts) (Handler, error) {
 	c := checkpoint.New(checkpoint.Options{
 		Settings: p.Settings, Store: p.Store, Source: a, Target: b, OffsetSyncs: syncs, Owner: p.Owner, Logger: p.Logger,
 	})
-	return p.scheduled(c.Run), nil
+	m, err := p.mirror()
+	if err != nil {
+		return nil, err
+	}
+	return p.scheduled(func(ctx context.Context) error {
+		return errors.Join(c.Run(ctx), m.Sweep(ctx))
+	}), nil
 }
 
 // scheduled is a function that a schedule invokes: its event says nothing.
