@@ -1,0 +1,376 @@
+package stories_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"mirrorless/localstack/faultproxy"
+	"mirrorless/localstack/ministack/ministacktest"
+	"mirrorless/localstack/process"
+	"mirrorless/localstack/realtest"
+	"mirrorless/shared/state/dynamo"
+	"mirrorless/shared/verify"
+)
+
+var (
+	tortureLength = flag.Duration("torture.length", 45*time.Second, "how long TestTorture lets faults happen")
+	tortureSeed   = flag.Uint64("torture.seed", 0, "the seed of TestTorture's faults; 0 chooses one")
+	tortureMode   = flag.String("torture.mode", "default", "how TestTorture copies: "+strings.Join(modeNames(), ", "))
+	torturePeer   = flag.Bool("torture.peer", false, "let TestTorture torture MirrorMaker 2 beside")
+	tortureDir    = flag.String("torture.dir", "", "where TestTorture leaves what the runs print")
+)
+
+// mode is a way to copy.
+type mode struct {
+	properties []string
+	// residual allows second copies of records that are older than the target's
+	// producer expiry, each of which the flow's ledger has to count.
+	residual bool
+}
+
+var modes = map[string]mode{
+	"default": {residual: true},
+}
+
+func modeNames() (names []string) {
+	for name := range modes {
+		names = append(names, name)
+	}
+	return names
+}
+
+// ours is "mirrorless run" with its functions as processes, under torture.
+type ours struct {
+	t         *testing.T
+	arena     *arena
+	file, dir string // of the properties and of what the runs print
+	env       []string
+	number    int
+
+	mu      sync.Mutex
+	current *process.Process
+	all     []*process.Process
+}
+
+// start begins another run with the same state.
+func (o *ours) start() {
+	o.number++
+	log, err := os.Create(filepath.Join(o.dir, fmt.Sprintf("run-%03d.log", o.number)))
+	if err != nil {
+		o.t.Error(err)
+		return
+	}
+	defer log.Close()
+	cmd := exec.Command(filepath.Join(bin, "mirrorless"), "run", o.file, "--functions", "bootstrap")
+	cmd.Env = append(os.Environ(), o.env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	p, err := process.Start(cmd)
+	if err != nil {
+		o.t.Error(err)
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.current, o.all = p, append(o.all, p)
+}
+
+func (o *ours) run() *process.Process {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.current
+}
+
+func (o *ours) killAll() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, p := range o.all {
+		p.Kill()
+	}
+}
+
+// functions are the processes of some functions.
+func (o *ours) functions(names ...string) (pids []int) {
+	for _, name := range names {
+		pids = append(pids, processes(filepath.Join(bin, name, "bootstrap"))...)
+	}
+	return pids
+}
+
+func signalAll(pids []int, s syscall.Signal) (n int) {
+	for _, pid := range pids {
+		if syscall.Kill(pid, s) == nil {
+			n++
+		}
+	}
+	return n
+}
+
+func one(rng *rand.Rand, pids []int) []int {
+	if len(pids) == 0 {
+		return nil
+	}
+	i := rng.IntN(len(pids))
+	return pids[i : i+1]
+}
+
+// lane is the faults of the processes.
+func (o *ours) lane() lane {
+	others := []string{"topics", "checkpoint", "heartbeat"}
+	freeze := func(names []string, most time.Duration) func(context.Context, *rand.Rand) int {
+		return func(ctx context.Context, rng *rand.Rand) int {
+			pids := one(rng, o.functions(names...))
+			n := signalAll(pids, syscall.SIGSTOP)
+			sleep(ctx, between(rng, 50*time.Millisecond, most))
+			signalAll(pids, syscall.SIGCONT)
+			return n
+		}
+	}
+	return lane{"processes", 500 * time.Millisecond, 3 * time.Second, []fault{
+		{"SIGKILL to a mirror function", 6, func(_ context.Context, rng *rand.Rand) int {
+			return signalAll(one(rng, o.functions("mirror")), syscall.SIGKILL)
+		}},
+		{"SIGKILL to all mirror functions", 2, func(context.Context, *rand.Rand) int {
+			return min(signalAll(o.functions("mirror"), syscall.SIGKILL), 1)
+		}},
+		{"SIGKILL to another function", 2, func(_ context.Context, rng *rand.Rand) int {
+			return signalAll(one(rng, o.functions(others...)), syscall.SIGKILL)
+		}},
+		{"SIGSTOP and SIGCONT to a mirror function", 4, freeze([]string{"mirror"}, 8*time.Second)},
+		{"SIGSTOP and SIGCONT to another function", 1, freeze(others, 3*time.Second)},
+		{"SIGKILL while a request is late", 3, func(ctx context.Context, rng *rand.Rand) int {
+			held := func() (n int) {
+				for _, p := range o.arena.proxyB {
+					n += p.Counts().Held
+				}
+				return n
+			}
+			before := held()
+			for _, p := range o.arena.proxyB {
+				p.Late(faultproxy.Late{Match: faultproxy.Requests(keyProduce), After: between(rng, 0, 5*time.Second)})
+			}
+			for limit := time.Now().Add(3 * time.Second); held() == before && time.Now().Before(limit) && sleep(ctx, 10*time.Millisecond); {
+			}
+			n := held() - before
+			signalAll(o.functions("mirror"), syscall.SIGKILL)
+			return min(n, 1)
+		}},
+		{"SIGKILL to the run", 3, func(ctx context.Context, rng *rand.Rand) int {
+			o.run().Kill()
+			sleep(ctx, between(rng, 0, 2*time.Second))
+			o.start()
+			o.arena.progress(ctx, 20*time.Second)
+			return 1
+		}},
+		{"a frozen run wakes up beside its successor", 1, func(ctx context.Context, rng *rand.Rand) int {
+			old := o.run()
+			_ = old.Freeze()
+			pids := o.functions("mirror", "topics", "checkpoint")
+			signalAll(pids, syscall.SIGSTOP)
+			o.start()
+			o.arena.progress(ctx, 15*time.Second)
+			_ = old.Thaw()
+			signalAll(pids, syscall.SIGCONT)
+			sleep(ctx, between(rng, time.Second, 4*time.Second))
+			old.Kill()
+			return 1
+		}},
+	}}
+}
+
+// TestTorture lets everything happen to a flow that can happen, at random points,
+// and then wants every record on B, once, and in order. "make torture" runs it
+// for longer.
+func TestTorture(t *testing.T) {
+	kafkaOf(t)
+	m, ok := modes[*tortureMode]
+	if !ok {
+		t.Fatalf("-torture.mode is %q: set one of %s", *tortureMode, strings.Join(modeNames(), ", "))
+	}
+	seed := *tortureSeed
+	if seed == 0 {
+		seed = rand.Uint64N(1_000_000) + 1
+	}
+	length := *tortureLength
+	t.Logf("torture of %s in mode %s, to be repeated with SEED=%d", length, *tortureMode, seed)
+	tortureOurs(t, m, seed, length)
+}
+
+func tortureOurs(t *testing.T, m mode, seed uint64, length time.Duration) {
+	ctx := within(t, length+5*time.Minute)
+	r := newArena(t, seed)
+	r.createTopics(ctx, t)
+	store := ministacktest.Start(t)
+	beforeStore, err := faultproxy.Start(faultproxy.Options{Upstream: strings.TrimPrefix(store.Endpoint(), "http://"), Protocol: faultproxy.HTTP, Seed: seed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(beforeStore.Close)
+	o := &ours{t: t, arena: r, dir: printed(t), env: awsEnv("http://" + beforeStore.Addr())}
+	o.file = r.properties(t, m.properties...)
+	mirrorless(t) // builds
+	t.Cleanup(o.killAll)
+
+	load := newStream(ctx, t, r.a, seed)
+	o.start()
+	r.phase(t, "the load begins")
+	r.under(ctx, t, load, length, seed, o.lane(), r.networkOfB(), r.networkOfA(), storeFaults(beforeStore), r.brokerFaults(t))
+	r.phase(t, "the faults are over")
+	r.heal(ctx, beforeStore)
+	r.phase(t, "nothing is late any more")
+	// Second copies show by the offset of what comes after them.
+	for range 3 {
+		load.last(t)
+		r.progress(ctx, 10*time.Second)
+	}
+	found := r.settle(ctx, t, 3*time.Minute)
+	r.phase(t, "B was read")
+	printFaults(t, r)
+
+	second, holes := o.ledger(ctx, t, store.Endpoint())
+	young, old := total(found)
+	t.Logf("%-34s %8s %8s %10s %9s %8s", "", "records", "missing", "duplicated", "reordered", "altered")
+	printFindings(t, "mirrorless, young records", young)
+	printFindings(t, "mirrorless, old records", old)
+	t.Logf("the flow itself counted %d second copies of old records and %d of others", second[oldTopic], sum(second)-second[oldTopic])
+	t.Logf("and %d ranges of offsets that A does not hold, such as markers", holes)
+
+	want := findings{Records: young.Records}
+	if young != want {
+		t.Errorf("young records: got %+v, want %+v", young, want)
+	}
+	want = findings{Records: old.Records}
+	if m.residual {
+		want.Duplicated = int(second[oldTopic])
+	}
+	if old != want {
+		t.Errorf("old records: got %+v, want %+v", old, want)
+	}
+	if n := sum(second) - second[oldTopic]; n > 0 {
+		t.Errorf("got %d second copies counted of young records, want none", n)
+	}
+	o.verify(t, old)
+	r.phase(t, "verified")
+	if err := o.run().Stop(ctx); err != nil {
+		t.Errorf("stop the run: %v", err)
+	}
+	if t.Failed() {
+		t.Logf("repeat with SEED=%d; what the runs printed is in %s", seed, o.dir)
+	}
+}
+
+// printed is the folder for what runs print: it stays where one was asked for.
+func printed(t *testing.T) string {
+	if *tortureDir == "" {
+		return t.TempDir()
+	}
+	if err := os.MkdirAll(*tortureDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return *tortureDir
+}
+
+func printFaults(t *testing.T, r *arena) {
+	lines, n := r.faults()
+	t.Logf("faults: %d\n%s", n, strings.Join(lines, "\n"))
+	for name, proxies := range map[string][]*faultproxy.Proxy{"A": r.proxyA, "B": r.proxyB} {
+		var held, delivered int
+		for _, p := range proxies {
+			held, delivered = held+p.Counts().Held, delivered+p.Counts().Delivered
+		}
+		t.Logf("of %d requests to %s that were late, %d arrived", held, name, delivered)
+	}
+}
+
+func printFindings(t *testing.T, what string, f findings) {
+	t.Logf("%-34s %8d %8d %10d %9d %8d", what, f.Records, f.Missing, f.Duplicated, f.Reordered, f.Altered+f.Unknown)
+}
+
+// total sums up the topics, the old records apart.
+func total(found map[string]findings) (young, old findings) {
+	for topic, f := range found {
+		if topic == oldTopic {
+			old.add(f)
+		} else {
+			young.add(f)
+		}
+	}
+	return young, old
+}
+
+func sum(m map[string]int64) (n int64) {
+	for _, x := range m {
+		n += x
+	}
+	return n
+}
+
+// ledger reads from the flow's table how many second copies were noticed, by
+// topic, and how many other ranges are in it.
+func (o *ours) ledger(ctx context.Context, t *testing.T, endpoint string) (second map[string]int64, others int) {
+	t.Helper()
+	id, err := os.ReadFile(filepath.Join(filepath.Dir(o.file), ".mirrorless", "id"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := dynamodb.New(dynamodb.Options{
+		BaseEndpoint: aws.String(endpoint), Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
+	holes, err := dynamo.New(client, "mirrorless-"+strings.TrimSpace(string(id))+"-A-B", dynamo.Options{}).Holes(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second = map[string]int64{}
+	for _, h := range holes {
+		if h.Kind == "second copy" {
+			second[h.Topic] += h.Records
+		} else {
+			others++
+		}
+	}
+	return second, others
+}
+
+// verify asks the command that users have, which has to agree with the reader.
+func (o *ours) verify(t *testing.T, old findings) {
+	t.Helper()
+	out, err := mirrorless(t, "verify", o.file, "--json", "--timeout", "2m").Output()
+	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
+		t.Fatal(err)
+	}
+	var report struct{ Flows []verify.Report }
+	if err := json.Unmarshal(out, &report); err != nil || len(report.Flows) != 1 {
+		t.Fatalf("verify printed %v: %s", err, out)
+	}
+	c := report.Flows[0].Counts
+	t.Logf("verify: %d records equal, %s", c.Equal, c)
+	if got := int(c.Duplicated); got != old.Duplicated || c.Different() != c.Duplicated {
+		t.Errorf("verify: got %s; the reader found %+v", c, old)
+	}
+	for _, topic := range report.Flows[0].Topics {
+		if t.Failed() || topic.Source != oldTopic && topic.Verdict != verify.VerdictEqual {
+			text, _ := json.Marshal(topic.Findings)
+			t.Logf("verify of %s: %s: %s: %.2000s", topic.Source, topic.Verdict, topic.Counts, text)
+		}
+	}
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+var _ = realtest.Full
