@@ -22,6 +22,11 @@ RACE ?=
 # FULL=1 runs the stories on real Kafka in full length.
 FULL ?=
 FUZZTIME ?= 20s
+# Of make torture: how long faults happen, the seed that repeats them (0 chooses
+# one), and how records are copied. FULL=1 tortures MirrorMaker 2 as well.
+LENGTH ?= 5m
+SEED ?= 0
+MODE ?= default
 
 .PHONY: help
 help: ## List the targets
@@ -65,6 +70,11 @@ test-real: ## Run the tests on real Kafka 4.3.1 and DynamoDB (FULL=1 in full len
 .PHONY: bench
 bench: build ## Measure against MirrorMaker 2 on real Kafka (needs Java 17 and Maven)
 	MIRRORLESS_REAL=full $(GO) test -count=1 -timeout 60m -run '^$$' -bench . -benchtime 1x $(ARGS) ./stories
+
+.PHONY: torture
+torture: ## Let everything happen that can on real Kafka (LENGTH=5m, SEED=, MODE=, FULL=1)
+	MIRRORLESS_REAL=$(if $(FULL),full,1) $(GO) test -count=1 -v -timeout 90m -run '^TestTorture$$' ./stories \
+		-args -torture.length $(LENGTH) -torture.seed $(SEED) -torture.mode $(MODE) $(if $(FULL),-torture.peer)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for a short time (FUZZTIME=20s)
@@ -114,8 +124,13 @@ clean: ## Remove what was built
 clean-cache: ## Remove what the tests have downloaded
 	rm -rf .cache
 
-# "sam build" calls these, one for each function of template.yaml, from a copy
-# of the repository. GOARCH has to be what the template's Architectures say.
+# "sam build" calls these, one for each function of template.yaml, and says in its
+# build.toml what the template's Architectures are. The environment has the last word,
+# as in GOARCH=amd64 sam build.
+SAM_ARCH = $(shell sed -n 's/^architecture = "\(.*\)"/\1/p' .aws-sam/build.toml 2>/dev/null | head -n 1)
+ifeq ($(origin GOARCH),file)
+build-%Function: GOARCH = $(if $(filter x86_64,$(SAM_ARCH)),amd64,arm64)
+endif
 build-TopicsFunction: FUNCTION := topics
 build-MirrorFunction: FUNCTION := mirror
 build-HeartbeatFunction: FUNCTION := heartbeat

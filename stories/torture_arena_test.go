@@ -15,7 +15,6 @@ import (
 
 	"mirrorless/localstack/faultproxy"
 	"mirrorless/localstack/kafka"
-	"mirrorless/localstack/kafka/kafkatest"
 )
 
 // arena is two clusters with a proxy before each broker, which whatever copies
@@ -204,6 +203,3 @@ func (r *arena) settle(ctx context.Context, t *testing.T, patience time.Duration
 		r.progress(ctx, time.Second)
 	}
 }
-
-// kafkaOf fails the test's start early where there is no Kafka.
-func kafkaOf(t *testing.T) kafka.Installation { return kafkatest.Find(t) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -130,7 +131,6 @@ func network(name string, proxies []*faultproxy.Proxy, least, most time.Duration
 // Keys of Kafka's requests.
 const (
 	keyProduce = 0
-	keyCommit  = 8
 	keyTxnEnd  = 26
 )
 
@@ -170,7 +170,7 @@ func storeFaults(p *faultproxy.Proxy) lane {
 func dynamoAnswer(status, kind string) string {
 	body := `{"__type":"com.amazonaws.dynamodb.v20120810#` + kind + `","message":"a fault of the test"}`
 	return "HTTP/1.1 " + status + "\r\nContent-Type: application/x-amz-json-1.0\r\nConnection: close\r\nContent-Length: " +
-		itoa(len(body)) + "\r\n\r\n" + body
+		strconv.Itoa(len(body)) + "\r\n\r\n" + body
 }
 
 // brokerFaults is the lane of the brokers: at most one is away at a time.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,9 +21,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"mirrorless/localstack/faultproxy"
+	"mirrorless/localstack/kafka/kafkatest"
 	"mirrorless/localstack/ministack/ministacktest"
 	"mirrorless/localstack/process"
-	"mirrorless/localstack/realtest"
 	"mirrorless/shared/state/dynamo"
 	"mirrorless/shared/verify"
 )
@@ -155,21 +154,9 @@ func (o *ours) lane() lane {
 		{"SIGSTOP and SIGCONT to a mirror function", 4, freeze([]string{"mirror"}, 8*time.Second)},
 		{"SIGSTOP and SIGCONT to another function", 1, freeze(others, 3*time.Second)},
 		{"SIGKILL while a request is late", 3, func(ctx context.Context, rng *rand.Rand) int {
-			held := func() (n int) {
-				for _, p := range o.arena.proxyB {
-					n += p.Counts().Held
-				}
-				return n
-			}
-			before := held()
-			for _, p := range o.arena.proxyB {
-				p.Late(faultproxy.Late{Match: faultproxy.Requests(keyProduce), After: between(rng, 0, 5*time.Second)})
-			}
-			for limit := time.Now().Add(3 * time.Second); held() == before && time.Now().Before(limit) && sleep(ctx, 10*time.Millisecond); {
-			}
-			n := held() - before
+			n := o.arena.holdProduce(ctx, rng)
 			signalAll(o.functions("mirror"), syscall.SIGKILL)
-			return min(n, 1)
+			return n
 		}},
 		{"SIGKILL to the run", 3, func(ctx context.Context, rng *rand.Rand) int {
 			o.run().Kill()
@@ -198,7 +185,7 @@ func (o *ours) lane() lane {
 // and then wants every record on B, once, and in order. "make torture" runs it
 // for longer.
 func TestTorture(t *testing.T) {
-	kafkaOf(t)
+	kafkatest.Find(t)
 	m, ok := modes[*tortureMode]
 	if !ok {
 		t.Fatalf("-torture.mode is %q: set one of %s", *tortureMode, strings.Join(modeNames(), ", "))
@@ -209,10 +196,42 @@ func TestTorture(t *testing.T) {
 	}
 	length := *tortureLength
 	t.Logf("torture of %s in mode %s, to be repeated with SEED=%d", length, *tortureMode, seed)
-	tortureOurs(t, m, seed, length)
+	var all []outcome
+	t.Run("mirrorless", func(t *testing.T) { all = append(all, tortureOurs(t, m, seed, length)) })
+	if *torturePeer {
+		t.Run("MirrorMaker 2", func(t *testing.T) { all = append(all, torturePeerOnce(t, seed, length)) })
+	}
+	t.Logf("%-28s %8s %8s %10s %9s %8s", "", "records", "missing", "duplicated", "reordered", "altered")
+	for _, o := range all {
+		for _, f := range []struct {
+			of string
+			findings
+		}{{"young", o.young}, {"old", o.old}} {
+			t.Logf("%-28s %8d %8d %10d %9d %8d", o.who+", "+f.of+" records", f.Records, f.Missing, f.Duplicated, f.Reordered, f.Altered+f.Unknown)
+		}
+	}
 }
 
-func tortureOurs(t *testing.T, m mode, seed uint64, length time.Duration) {
+// outcome is what the reader found: of records younger than B's producer expiry,
+// and of older ones.
+type outcome struct {
+	who        string
+	young, old findings
+}
+
+func outcomeOf(who string, found map[string]findings) outcome {
+	o := outcome{who: who}
+	for topic, f := range found {
+		if topic == oldTopic {
+			o.old.add(f)
+		} else {
+			o.young.add(f)
+		}
+	}
+	return o
+}
+
+func tortureOurs(t *testing.T, m mode, seed uint64, length time.Duration) outcome {
 	ctx := within(t, length+5*time.Minute)
 	r := newArena(t, seed)
 	r.createTopics(ctx, t)
@@ -244,10 +263,10 @@ func tortureOurs(t *testing.T, m mode, seed uint64, length time.Duration) {
 	printFaults(t, r)
 
 	second, holes := o.ledger(ctx, t, store.Endpoint())
-	young, old := total(found)
-	t.Logf("%-34s %8s %8s %10s %9s %8s", "", "records", "missing", "duplicated", "reordered", "altered")
-	printFindings(t, "mirrorless, young records", young)
-	printFindings(t, "mirrorless, old records", old)
+	all := outcomeOf("mirrorless", found)
+	young, old := all.young, all.old
+	t.Logf("young records: %+v", young)
+	t.Logf("old records: %+v", old)
 	t.Logf("the flow itself counted %d second copies of old records and %d of others", second[oldTopic], sum(second)-second[oldTopic])
 	t.Logf("and %d ranges of offsets that A does not hold, such as markers", holes)
 
@@ -273,6 +292,7 @@ func tortureOurs(t *testing.T, m mode, seed uint64, length time.Duration) {
 	if t.Failed() {
 		t.Logf("repeat with SEED=%d; what the runs printed is in %s", seed, o.dir)
 	}
+	return all
 }
 
 // printed is the folder for what runs print: it stays where one was asked for.
@@ -296,22 +316,6 @@ func printFaults(t *testing.T, r *arena) {
 		}
 		t.Logf("of %d requests to %s that were late, %d arrived", held, name, delivered)
 	}
-}
-
-func printFindings(t *testing.T, what string, f findings) {
-	t.Logf("%-34s %8d %8d %10d %9d %8d", what, f.Records, f.Missing, f.Duplicated, f.Reordered, f.Altered+f.Unknown)
-}
-
-// total sums up the topics, the old records apart.
-func total(found map[string]findings) (young, old findings) {
-	for topic, f := range found {
-		if topic == oldTopic {
-			old.add(f)
-		} else {
-			young.add(f)
-		}
-	}
-	return young, old
 }
 
 func sum(m map[string]int64) (n int64) {
@@ -370,7 +374,3 @@ func (o *ours) verify(t *testing.T, old findings) {
 		}
 	}
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }
-
-var _ = realtest.Full

@@ -46,6 +46,12 @@ func (m *MirrorMaker) Usage() (process.Usage, error) { return m.process.Usage() 
 // where its properties are wrong.
 func (m *MirrorMaker) Done() <-chan struct{} { return m.process.Done() }
 
+// Freeze sends SIGSTOP, and Thaw SIGCONT.
+func (m *MirrorMaker) Freeze() error { return m.process.Freeze() }
+
+// Thaw undoes Freeze.
+func (m *MirrorMaker) Thaw() error { return m.process.Thaw() }
+
 // Stop lets MirrorMaker 2 commit what it has copied and end; when ctx ends
 // first it is killed.
 func (m *MirrorMaker) Stop(ctx context.Context) error { return m.process.Stop(ctx) }
