@@ -3,6 +3,7 @@ package topics
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -66,30 +67,22 @@ type Need struct {
 
 // MissingRights asks the brokers which rights the clients lack (KIP-430: a broker
 // tells what the asker may do). Brokers that do not tell, Kafka before 2.3 for
-// one, lack nothing. It changes nothing.
+// one, lack nothing. It changes nothing. With an error the rights are those that
+// were found out.
 func MissingRights(ctx context.Context, needs ...Need) ([]*RightError, error) {
 	var missing []*RightError
+	var errs []error
 	for _, n := range needs {
 		c := cluster{n.Cluster, n.Client, patience}
-		if len(n.Topics) > 0 {
-			got, err := c.missingOnTopics(ctx, n)
-			if err != nil {
-				return missing, err
-			}
-			missing = append(missing, got...)
-		}
-		if len(n.Groups) > 0 {
-			got, err := c.missingOnGroups(ctx, n)
-			if err != nil {
-				return missing, err
-			}
-			missing = append(missing, got...)
+		for _, ask := range []func(context.Context, Need) ([]*RightError, error){c.missingOnTopics, c.missingOnGroups} {
+			got, err := ask(ctx, n)
+			missing, errs = append(missing, got...), append(errs, err)
 		}
 	}
 	slices.SortStableFunc(missing, func(a, b *RightError) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Right, b.Right))
 	})
-	return missing, nil
+	return missing, errors.Join(errs...)
 }
 
 // untold is what brokers answer that do not know what is asked.
@@ -105,6 +98,9 @@ func lacking(allowed int32, needed []kmsg.ACLOperation) []kmsg.ACLOperation {
 }
 
 func (c cluster) missingOnTopics(ctx context.Context, n Need) ([]*RightError, error) {
+	if len(n.Topics) == 0 {
+		return nil, nil // no name would ask for all
+	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	req := kmsg.NewPtrMetadataRequest()
@@ -137,9 +133,23 @@ func (c cluster) missingOnTopics(ctx context.Context, n Need) ([]*RightError, er
 	return missing, nil
 }
 
+// groupsTopic is where Kafka keeps groups. It is made when somebody asks for a
+// group's coordinator for the first time, which a question must not.
+const groupsTopic = "__consumer_offsets"
+
 // missingOnGroups: of a group that does not exist a broker tells only whether
 // it may be asked about, which READ implies.
 func (c cluster) missingOnGroups(ctx context.Context, n Need) ([]*RightError, error) {
+	if len(n.Groups) == 0 {
+		return nil, nil
+	}
+	v, err := c.metadata(ctx, false, groupsTopic)
+	if err != nil {
+		return nil, err
+	}
+	if _, there := v.topics[groupsTopic]; !there {
+		return nil, nil
+	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	req := kmsg.NewPtrDescribeGroupsRequest()
@@ -154,8 +164,10 @@ func (c cluster) missingOnGroups(ctx context.Context, n Need) ([]*RightError, er
 				missing = append(missing, &RightError{Right: "READ", Resource: "group", Name: group, Cluster: c.alias, For: n.For})
 			}
 			continue
+		case is(shard.Err, kerr.CoordinatorNotAvailable): // nobody has used a group yet
+			continue
 		case shard.Err != nil:
-			return nil, fmt.Errorf("read the rights on groups of cluster %s: %w", c.alias, cause(ctx, shard.Err))
+			return missing, fmt.Errorf("read the rights on groups of cluster %s: %w", c.alias, cause(ctx, shard.Err))
 		}
 		for _, g := range shard.Resp.(*kmsg.DescribeGroupsResponse).Groups {
 			err := answer(g.ErrorCode, nil)
