@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"mirrorless/localstack/stack"
 	"mirrorless/shared/config"
@@ -150,14 +151,16 @@ func demo(ctx context.Context, out, logs io.Writer, keep bool) (err error) {
 // fake starts a cluster on its ports; where it is not to be found there by
 // others, any free ports will do.
 func fake(id string, ports []int, keep bool) (*kfake.Cluster, error) {
-	c, err := kfake.NewCluster(kfake.ClusterID(id), kfake.NumBrokers(len(ports)), kfake.Ports(ports...))
+	// Kafka's own tools ask newer requests in ways that the fake does not know.
+	opts := []kfake.Opt{kfake.ClusterID(id), kfake.NumBrokers(len(ports)), kfake.MaxVersions(kversion.V3_5_0())}
+	c, err := kfake.NewCluster(append(opts, kfake.Ports(ports...))...)
 	if err == nil {
 		return c, nil
 	}
 	if keep {
 		return nil, fmt.Errorf("start a cluster on ports %v: %w", ports, err)
 	}
-	return kfake.NewCluster(kfake.ClusterID(id), kfake.NumBrokers(len(ports)))
+	return kfake.NewCluster(opts...)
 }
 
 // start runs the flow of a properties file, which is printed.
@@ -182,7 +185,7 @@ func (p *player) start(ctx context.Context, name, text string, a, b []string) (*
 	if err != nil {
 		return nil, config.Flow{}, err
 	}
-	r := &runner{logger: p.logger, out: p.out, file: path, dir: p.dir, name: "demo"}
+	r := &runner{logger: p.logger, out: p.out, logs: p.out, file: path, dir: p.dir, name: "demo"}
 	err = r.start(ctx, stack.Options{Config: c, Flow: settings, Store: store, Name: "demo", Logger: p.logger})
 	return r, settings, err
 }

@@ -79,7 +79,7 @@ func (e *exitError) Unwrap() error { return e.err }
 func exit(code int, err error) error { return &exitError{code, err} }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	code := run(ctx, os.Args[1:])
 	stop()

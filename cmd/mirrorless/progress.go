@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -20,7 +22,7 @@ type tally struct {
 	Time time.Time `json:"time"`
 	Flow string    `json:"flow"`
 	// Copied counts records since the run began, Behind the offsets that the
-	// source has and that are not copied.
+	// source has and that are not copied. Heartbeats do not count.
 	Copied int64 `json:"copied"`
 	Behind int64 `json:"behind"`
 	// Partitions are those that the run reads, Failing those of which a batch is
@@ -37,6 +39,9 @@ func tallyOf(s *stack.Stack) tally {
 		c.Failed[name] = f.Error
 	}
 	for _, m := range s.Sources().Progress() {
+		if s.Flow().Policy.IsHeartbeats(m.Topic) {
+			continue // there is always one on its way
+		}
 		for _, p := range m.Partitions {
 			c.Partitions++
 			c.Copied += p.Delivered
@@ -49,21 +54,66 @@ func tallyOf(s *stack.Stack) tally {
 	return c
 }
 
+// screen is a terminal with a bar in its last line, above which other lines come.
+type screen struct {
+	mu  sync.Mutex
+	to  io.Writer
+	bar *progressbar.ProgressBar
+}
+
+func newScreen(to io.Writer) *screen {
+	return &screen{to: to, bar: progressbar.NewOptions64(1,
+		progressbar.OptionSetWriter(to), progressbar.OptionSetWidth(30), progressbar.OptionShowCount(),
+		progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish())}
+}
+
+// Write prints lines in the place of the bar, which comes back below them.
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.bar.Clear()
+	return s.to.Write(p)
+}
+
+func (s *screen) set(text string, done, all int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bar.Describe(text)
+	s.bar.ChangeMax64(max(all, 1))
+	_ = s.bar.Set64(min(done, max(all, 1)-1)) // a bar that is full would end
+	_ = s.bar.RenderBlank()
+}
+
+// newRunner returns a runner without stacks. On a terminal everything is for a
+// person; elsewhere stdout has JSON lines of progress and nothing else.
+func newRunner(out, logs io.Writer) *runner {
+	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		s := newScreen(out)
+		return &runner{out: out, logs: s, screen: s, logger: slog.New(slog.NewTextHandler(s, nil))}
+	}
+	return &runner{out: out, logs: logs, logger: slog.New(slog.NewJSONHandler(logs, nil))}
+}
+
 // show prints the progress until ctx is done: a bar on a terminal, one JSON line
 // a minute and flow elsewhere.
 func (r *runner) show(ctx context.Context) {
-	if f, ok := r.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		r.bar(ctx, f)
-		return
+	every := time.Minute
+	if r.screen != nil {
+		every = 250 * time.Millisecond
 	}
-	tick := time.NewTicker(time.Minute)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	lines := json.NewEncoder(r.out)
+	lines.SetEscapeHTML(false)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+		if r.screen != nil {
+			r.draw()
+			continue
 		}
 		for _, s := range r.stacks {
 			_ = lines.Encode(tallyOf(s)) // a reader that has gone is no reason to stop
@@ -71,36 +121,19 @@ func (r *runner) show(ctx context.Context) {
 	}
 }
 
-// bar shows all flows as one: the backlog while there is one, then how far
-// behind the copy is.
-func (r *runner) bar(ctx context.Context, out io.Writer) {
-	bar := progressbar.NewOptions64(1,
-		progressbar.OptionSetWriter(out), progressbar.OptionSetWidth(30), progressbar.OptionShowCount(),
-		progressbar.OptionShowIts(), progressbar.OptionSetItsString("records"), progressbar.OptionSetPredictTime(true),
-		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetRenderBlankState(true))
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	defer fmt.Fprintln(out)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		var all tally
-		var flows []string
-		for _, s := range r.stacks {
-			c := tallyOf(s)
-			flows = append(flows, c.Flow)
-			all.Copied += c.Copied
-			all.Behind += c.Behind
-			all.Partitions += c.Partitions
-			all.Failing += c.Failing + len(c.Failed)
-		}
-		bar.Describe(describe(strings.Join(flows, ", "), all))
-		bar.ChangeMax64(max(all.Copied+all.Behind, 1))
-		_ = bar.Set64(all.Copied)
+// draw shows all flows as one.
+func (r *runner) draw() {
+	var all tally
+	var flows []string
+	for _, s := range r.stacks {
+		c := tallyOf(s)
+		flows = append(flows, c.Flow)
+		all.Copied += c.Copied
+		all.Behind += c.Behind
+		all.Partitions += c.Partitions
+		all.Failing += c.Failing + len(c.Failed)
 	}
+	r.screen.set(describe(strings.Join(flows, ", "), all), all.Copied, all.Copied+all.Behind)
 }
 
 func describe(flows string, c tally) string {

@@ -42,12 +42,18 @@ on until Ctrl-C. It goes on where it stopped, also after a crash.
 
 The state is in .mirrorless/ beside FILE. With --functions bootstrap the
 functions are the binaries of "make build", and their state is in DynamoDB.`,
-		Args: cobra.ExactArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("clusters") {
+				// As MirrorMaker 2 has it: --clusters B C
+				o.clusters, args = append(o.clusters, args[min(1, len(args)):]...), args[:min(1, len(args))]
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runFile(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], o)
 		},
 	}
-	cmd.Flags().StringSliceVar(&o.clusters, "clusters", nil, "run only the flows into these clusters, by alias")
+	cmd.Flags().StringSliceVar(&o.clusters, "clusters", nil, "run only the flows into these clusters, by alias: --clusters B,C or --clusters B C")
 	cmd.Flags().StringVar(&o.functions, "functions", "in-process", "how the functions run: in-process or bootstrap")
 	cmd.Flags().StringVar(&o.binaries, "binaries", "", "folder of <function>/bootstrap (default: where mirrorless is)")
 	cmd.Flags().StringVar(&o.state, "state", "", "folder of the state (default: .mirrorless beside FILE)")
@@ -84,11 +90,12 @@ func runFile(ctx context.Context, out, logs io.Writer, file string, o runOptions
 	}
 	defer func() { err = errors.Join(err, kept.Close()) }()
 
+	r := newRunner(out, logs)
+	r.file, r.dir, r.name = file, dir, name
 	for _, w := range c.Warnings {
-		fmt.Fprintln(logs, w)
+		fmt.Fprintln(r.logs, w)
 	}
-	announce(out, flows, dir, o)
-	r := &runner{logger: slog.New(slog.NewJSONHandler(logs, nil)), out: out, file: file, dir: dir, name: name}
+	announce(r.logs, flows, dir, o)
 	for _, f := range flows {
 		store, err := kept.Store(ctx, f)
 		if err != nil {
@@ -96,7 +103,7 @@ func runFile(ctx context.Context, out, logs io.Writer, file string, o runOptions
 		}
 		s := stack.Options{Config: c, Flow: f, Store: store, Name: name, Logger: r.logger.With("flow", f.String())}
 		if o.functions == "bootstrap" {
-			if s.Binaries, err = binaries(c, o.binaries, file, dir, kept.Table(f), f, logs); err != nil {
+			if s.Binaries, err = binaries(c, o.binaries, file, dir, kept.Table(f), f, r.logs); err != nil {
 				return errors.Join(err, r.stop())
 			}
 		}
@@ -191,10 +198,12 @@ func announce(out io.Writer, flows []config.Flow, dir string, o runOptions) {
 // runner is the stacks that run in this process.
 type runner struct {
 	logger *slog.Logger
-	out    io.Writer
-	file   string // the properties
-	dir    string // of the state
-	name   string // of the stacks
+	out    io.Writer // progress
+	logs   io.Writer // everything else
+	screen *screen   // nil where out is no terminal
+	file   string    // the properties
+	dir    string    // of the state
+	name   string    // of the stacks
 	client []kgo.Opt
 	stacks []*stack.Stack
 }
@@ -236,11 +245,12 @@ func (r *runner) watch(ctx context.Context) error {
 	}
 	r.show(ctx)
 	silence()
+	fmt.Fprintf(r.logs, "Stopping, once what is in flight is acknowledged; at most %s.\n", stopWithin)
 	if err := r.stop(); err != nil {
 		// What was in flight is settled by the next run.
-		r.logger.Warn("stopped before all that was in flight was acknowledged", "error", err.Error())
+		r.logger.Warn("stopped before all that was in flight was acknowledged", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	fmt.Fprintln(r.out, "Stopped. The next run goes on from here.")
+	fmt.Fprintln(r.logs, "Stopped. The next run goes on from here.")
 	return nil
 }
 

@@ -106,8 +106,8 @@ func (s *Stack) setUp() (err error) {
 // scheduled is the event of a schedule.
 const scheduled = `{"source":"mirrorless.schedule"}`
 
-// work runs topics until it succeeds, because the others need what it makes, and
-// then all of them on their schedules.
+// work runs topics once, because the others need what it makes, and then all of
+// them on their schedules. One topic that cannot be made holds up none of them.
 func (s *Stack) work(ctx context.Context) {
 	run := func(name string) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -116,15 +116,7 @@ func (s *Stack) work(ctx context.Context) {
 			return err
 		}
 	}
-	for run(Topics)(ctx) != nil {
-		again := time.NewTimer(time.Second)
-		select {
-		case <-ctx.Done():
-			again.Stop()
-			return
-		case <-again.C:
-		}
-	}
+	_ = run(Topics)(ctx)
 	schedule.Run(ctx, schedule.Options{Grace: grace},
 		schedule.Job{Name: Topics, Every: s.topicsEvery(), Run: run(Topics)},
 		schedule.Job{Name: Heartbeat, Every: every(s.o.Flow.EmitHeartbeats), Run: run(Heartbeat)},
