@@ -57,7 +57,14 @@ func (k *claim) run(ctx context.Context) error {
 		return nil
 	}
 	k.out.Extra += len(k.loose)
-	k.out.Cursor.End = max(k.out.Cursor.End, r.from)
+	// Whoever has taken the partition over meanwhile may commit what is undecided.
+	end := r.from
+	for _, base := range r.undecided {
+		if base >= k.out.Cursor.End {
+			end = min(end, base)
+		}
+	}
+	k.out.Cursor.End = max(k.out.Cursor.End, end)
 	if len(k.loose) == 0 || k.out.Done == len(k.records) {
 		return nil
 	}
@@ -142,6 +149,8 @@ type reader struct {
 	p    Partition
 	from int64
 	held []held
+	// undecided are the base offsets of batches that were undecided at the end.
+	undecided []int64
 }
 
 // held is a batch whose turn has not come: it, or one before it, is undecided.
@@ -152,7 +161,7 @@ type held struct {
 
 // each calls f for every committed batch from an offset to the end that the
 // partition has at first, in order, and moves from to there. What is undecided at
-// that end is passed over: it is not of a producer that was taken over.
+// that end is passed over.
 func (r *reader) each(ctx context.Context, f func(batch.Batch) error) error {
 	end := int64(-1)
 	for wait := newBackoff(); end < 0 || r.from < end; {
@@ -187,7 +196,10 @@ func (r *reader) each(ctx context.Context, f func(batch.Batch) error) error {
 		}
 	}
 	for i := range r.held {
-		r.held[i].decided = true
+		if !r.held[i].decided {
+			r.held[i].decided = true
+			r.undecided = append(r.undecided, r.held[i].BaseOffset())
+		}
 	}
 	return r.release(f)
 }

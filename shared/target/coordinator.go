@@ -81,6 +81,31 @@ const (
 	olderEndTxn  = 4
 )
 
+// renew bumps the epoch (KIP-360). A broker before 2.5 would not compare the
+// epoch with the one that it has, so there it is another invocation's begin.
+func (w *wire) renew(ctx context.Context, id string, producer batch.Producer, limit time.Duration) (batch.Producer, error) {
+	spoken, err := w.protocol(ctx)
+	if err != nil || spoken.implicit {
+		return producer, err
+	}
+	req := kmsg.NewPtrInitProducerIDRequest()
+	req.TransactionalID = new(id)
+	req.TransactionTimeoutMillis = int32(limit / time.Millisecond)
+	req.ProducerID, req.ProducerEpoch = producer.ID, producer.Epoch
+	resp, err := req.RequestWith(ctx, spoken.client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	const compares = 3
+	switch {
+	case err != nil:
+		return producer, err
+	case resp.Version < compares:
+		return producer, kerr.ProducerFenced
+	}
+	return batch.Producer{ID: resp.ProducerID, Epoch: resp.ProducerEpoch}, nil
+}
+
 func (w *wire) begin(ctx context.Context, id string, limit time.Duration) (batch.Producer, error) {
 	spoken, err := w.protocol(ctx)
 	if err != nil {

@@ -98,6 +98,9 @@ func (a *transaction) run(ctx context.Context) error {
 // commits it. Where the broker refuses the records it returns the refusal, and
 // nothing of them is appended.
 func (a *transaction) commit(ctx context.Context, records []batch.Record) (answer, error) {
+	if err := a.renew(ctx); err != nil {
+		return answer{}, err
+	}
 	copies := part{Partition: a.p, raw: batch.Append(nil, a.s.producer, records, a.t.compress)}
 	position := a.positionAfter(len(records))
 	together := !a.careful
@@ -138,6 +141,30 @@ func (a *transaction) commit(ctx context.Context, records []batch.Record) (answe
 	}
 	a.s.position = batch.Advance(a.s.position, 1)
 	return ans, a.end(ctx, true)
+}
+
+// renew gives every transaction an epoch of its own: the late request that ends
+// one would end the next one as well, with a part of its batches.
+func (a *transaction) renew(ctx context.Context) error {
+	if !a.s.ended {
+		return nil
+	}
+	return a.insist(ctx, func() error {
+		next, err := a.t.coordinator.renew(ctx, a.s.id, a.s.producer, limit(ctx))
+		if err == nil {
+			a.s.use(next)
+		}
+		return err
+	})
+}
+
+// use takes the identity that the coordinator gave for the next transaction.
+func (s *session) use(next batch.Producer) {
+	s.ended = next.ID == s.producer.ID && next.Epoch == s.producer.Epoch
+	if !s.ended {
+		s.producer.ID, s.producer.Epoch = next.ID, next.Epoch
+		s.producer.Sequence, s.position = 0, 0
+	}
 }
 
 // positionAfter is the position record after n more records.
@@ -224,25 +251,31 @@ func fenced(code int16) bool {
 // end commits or aborts, as often as it takes to get an answer. After an error
 // the outcome of a commit is unknown.
 func (a *transaction) end(ctx context.Context, commit bool) error {
-	var last error
-	for wait := newBackoff(); ; {
+	return a.insist(ctx, func() error {
 		next, err := a.t.coordinator.end(ctx, a.s.id, a.s.producer, commit)
 		if err == nil {
-			if next.ID != a.s.producer.ID || next.Epoch != a.s.producer.Epoch {
-				a.s.producer.ID, a.s.producer.Epoch = next.ID, next.Epoch
-				a.s.producer.Sequence, a.s.position = 0, 0
-			}
+			a.s.use(next)
+		}
+		return err
+	})
+}
+
+// insist repeats a request to the coordinator until it has an answer that a
+// repetition would not change.
+func (a *transaction) insist(ctx context.Context, request func() error) error {
+	for wait := newBackoff(); ; {
+		err := request()
+		if err == nil {
 			return nil
 		}
 		if ke, ok := errors.AsType[*kerr.Error](err); ok && !ke.Retriable && ke.Code != kerr.ConcurrentTransactions.Code {
 			if fenced(ke.Code) {
 				return fmt.Errorf("%w: coordinator answered %s", ErrFenced, ke.Message)
 			}
-			return fmt.Errorf("end a transaction: %w", err)
+			return fmt.Errorf("ask the transaction's coordinator: %w", err)
 		}
-		last = err
 		if !wait.next(ctx) {
-			return fmt.Errorf("wait for the transaction's coordinator: %w (last answer: %w)", context.Cause(ctx), last)
+			return fmt.Errorf("wait for the transaction's coordinator: %w (last answer: %w)", context.Cause(ctx), err)
 		}
 	}
 }

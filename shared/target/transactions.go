@@ -84,6 +84,9 @@ type coordinator interface {
 	// begin takes a transactional id over: with a new epoch, and with everything
 	// decided that was written under older ones.
 	begin(ctx context.Context, id string, limit time.Duration) (batch.Producer, error)
+	// renew returns the identity for one more transaction after an end that left
+	// the epoch as it was. It refuses where somebody else has taken the id over.
+	renew(ctx context.Context, id string, producer batch.Producer, limit time.Duration) (batch.Producer, error)
 	// write appends batches of one transaction, one to each partition, and returns
 	// the brokers' answers in their order.
 	write(ctx context.Context, id string, producer batch.Producer, parts []part) []outcome
@@ -106,6 +109,7 @@ type session struct {
 	id       string
 	producer batch.Producer // of the next batch of copies
 	position int32          // sequence of the next position record
+	ended    bool           // a transaction was ended under this epoch
 	// end is where the caller's cursor has to stand for the next append: a cursor
 	// that stands elsewhere does not know what was appended since it was read.
 	end int64
