@@ -265,6 +265,15 @@ func (c *classifier) unknown(e entry, p placement) {
 			}
 		}
 	}
+	if alias, name, ok := c.undeclaredCluster(e, p); ok {
+		declared := strings.Join(c.doc.aliases, ", ")
+		if i := slices.IndexFunc(c.doc.aliases, func(a string) bool { return strings.EqualFold(a, alias) }); i >= 0 {
+			c.report.warn(e, "does nothing: there is no %s in clusters, which has %s; write %s.%s", alias, declared, c.doc.aliases[i], name)
+			return
+		}
+		c.report.warn(e, "does nothing: there is no %s in clusters, which has %s", alias, declared)
+		return
+	}
 	near := nearest(p.name, c.candidates(p))
 	if now, ok := legacyKeys()[near]; ok && now != "" {
 		c.report.warn(e, "unknown key: did you mean %s%s (%s in old files)?", prefix, now, near)
@@ -278,6 +287,20 @@ func (c *classifier) unknown(e entry, p placement) {
 	default:
 		c.report.warn(e, "unknown key: did you mean %s%s?", prefix, near)
 	}
+}
+
+// undeclaredCluster splits the key of a cluster that the file does not declare.
+func (c *classifier) undeclaredCluster(e entry, p placement) (alias, name string, ok bool) {
+	if p.place != TopLevel {
+		return "", "", false
+	}
+	for i, char := range e.key {
+		name := e.key[i+1:]
+		if char == '.' && i > 0 && (slices.Contains(connectionKeys(), name) || c.keys[name].Places == OnCluster) {
+			return e.key[:i], name, true
+		}
+	}
+	return "", "", false
 }
 
 // candidates are the names that a key at p's place may have meant.

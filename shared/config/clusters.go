@@ -14,7 +14,7 @@ func (d *document) cluster(alias string, r *report) Cluster {
 	own := settings{d.clusters[alias], r}
 	c := Cluster{
 		Alias:            alias,
-		BootstrapServers: s.bootstrapServers(alias, d.top["clusters"].line),
+		BootstrapServers: s.bootstrapServers(alias, d.top["clusters"]),
 		SecurityProtocol: strings.ToUpper(s.choice("security.protocol", "plaintext", securityProtocols())),
 		SASLMechanism:    s.text("sasl.mechanism", ""),
 		MSK: MSK{
@@ -41,7 +41,7 @@ func (d *document) cluster(alias string, r *report) Cluster {
 			values["client.id"] = "mirrorless"
 		}
 		if len(c.BootstrapServers) > 0 && !strings.Contains(client.text("bootstrap.servers", ""), "${") {
-			client.bootstrapServers(alias, 0)
+			client.bootstrapServers(alias, entry{})
 		}
 		c.clients[role] = values
 	}
@@ -60,12 +60,16 @@ var hostPort = regexp.MustCompile(`^(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._
 var unfilled = regexp.MustCompile(`(?i)^<.*>|^\[[^0-9a-f:]|\{\{|change.?me|replace.?me|placeholder|^your[-_]`)
 
 // bootstrapServers returns the host:port pairs, without a protocol in front of
-// them, which Kafka allows and ignores. declared is the line of `clusters`.
-func (s settings) bootstrapServers(alias string, declared int) []string {
+// them, which Kafka allows and ignores. declared is the key `clusters`.
+func (s settings) bootstrapServers(alias string, declared entry) []string {
 	const key = "bootstrap.servers"
 	e, ok := s.values[key]
+	if odd := oddIn(alias); !ok && odd != "" {
+		s.report.err(entry{line: declared.line, key: "clusters"}, "the alias %s has %s in it: only commas part aliases, and all else belongs to them; write clusters = %s", alias, odd, strings.Join(plainAliases(declared.value), ", "))
+		return nil
+	}
 	if !ok {
-		s.report.err(entry{line: declared, key: alias + "." + key}, "the cluster %s is declared and has no servers: set %s.%s = host:port", alias, alias, key)
+		s.report.err(entry{line: declared.line, key: alias + "." + key}, "the cluster %s is declared and has no servers: set %s.%s = host:port", alias, alias, key)
 		return nil
 	}
 	if reference.MatchString(e.value) {
@@ -110,6 +114,26 @@ func (s settings) bootstrapServers(alias string, declared int) []string {
 		s.report.err(e, "the cluster %s has no servers: set %s = host:port", alias, e.key)
 	}
 	return servers
+}
+
+// oddIn says what an alias has that was hardly meant to belong to it.
+func oddIn(alias string) string {
+	switch {
+	case strings.ContainsAny(alias, `"'`):
+		return "a quotation mark"
+	case strings.ContainsAny(alias, " \t\f"):
+		return "a blank"
+	case strings.Contains(alias, ";"):
+		return "a semicolon"
+	case strings.ContainsAny(alias, "[]{}()"):
+		return "a bracket"
+	}
+	return ""
+}
+
+// plainAliases guesses the aliases that a value of `clusters` was to have.
+func plainAliases(value string) []string {
+	return strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" \t\f,;\"'[]{}()", r) })
 }
 
 // checkConnection judges TLS and SASL settings, and returns the user name.

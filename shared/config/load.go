@@ -11,8 +11,9 @@ import (
 // Sources are the ways out of the package; a nil func means that what it would
 // read does not exist.
 type Sources struct {
-	// ReadFile returns the contents of a file: the properties file itself, and
-	// what `${file:…}` and `${directory:…}` name.
+	// ReadFile returns the contents of a file: the properties file itself, what
+	// `${file:…}` and `${directory:…}` name, and keystores and truststores, of
+	// which only the error counts; without it those are not looked for.
 	ReadFile func(path string) ([]byte, error)
 	// LookupEnv returns a variable of the environment, for `${env:…}`.
 	LookupEnv func(name string) (value string, ok bool)
@@ -50,6 +51,7 @@ func Parse(name string, data []byte, sources Sources) *Config {
 		}
 	}
 	d.validate(c, keys, r)
+	d.checkStores(c.Enabled(), sources, r)
 	c.Warnings, c.Errors = r.finish()
 	return c
 }

@@ -352,6 +352,82 @@ func TestNearestKeys(t *testing.T) {
 	}
 }
 
+func TestAPatternThatCannotMeanWhatItSaysIsNamed(t *testing.T) {
+	for line, want := range map[string]string{
+		`A->B.topics = "orders.*"`:                `"orders.*", so that it matches no topic: write orders.*`,
+		`topics = 'a', b`:                         `'a', so that it matches no topic: write a`,
+		`topics.exclude = "tmp-.*"`:               `matches no topic: write tmp-.*`,
+		`groups = "billing"`:                      `matches no group without one in its name: write billing`,
+		`groups.exclude = 'x'`:                    `write x`,
+		`topics = orders*, pay.*`:                 `* only repeats the "s" before it: did you mean orders.*?`,
+		`A->B.topics = pay.*, orders-*`:           `did you mean orders-.*?`,
+		`topics.exclude = tmp_*`:                  `did you mean tmp_.*?`,
+		`groups = app1*`:                          `did you mean app1.*?`,
+		`groups.exclude = connect*`:               `did you mean connect.*?`,
+		`A->B.topics.blacklist = tmp*`:            `did you mean tmp.*?`,
+		`topics = *`:                              "",
+		`topics = orders.*, a[0-9]*, \\d*, (ab)*`: "",
+		`groups = \\w*, x-\\d+`:                   "",
+	} {
+		t.Run(line, func(t *testing.T) {
+			c := read("A->B.enabled = true", line)
+			key, _, _ := strings.Cut(line, " = ")
+			if want != "" && (!says(c.Warnings, key, want) || len(c.Errors) > 0) {
+				t.Errorf("want a warning with %q, got %v %v", want, c.Warnings, c.Errors)
+			}
+			if want == "" && len(c.Warnings) > 0 {
+				t.Errorf("want no warning, got %v", c.Warnings)
+			}
+		})
+	}
+}
+
+func TestAliasesWithQuotesOrBlanksAreNamedAsTheCause(t *testing.T) {
+	const rest = "\nA.bootstrap.servers = a:9092\nB.bootstrap.servers = b:9092\nA->B.enabled = true\n"
+	for line, want := range map[string]string{
+		`clusters = "A", "B"`: "a quotation mark",
+		`clusters = "A, B"`:   "a quotation mark",
+		`clusters = 'A','B'`:  "a quotation mark",
+		`clusters = A B`:      "a blank",
+		`clusters: A B`:       "a blank",
+		`clusters A B`:        "a blank",
+		`clusters = A;B`:      "a semicolon",
+		`clusters = [A, B]`:   "a bracket",
+	} {
+		c := config.Parse("f", []byte(line+rest), config.Sources{})
+		if !says(c.Errors, "clusters", want, "write clusters = A, B") {
+			t.Errorf("%s: want %q and what to write, got %v", line, want, c.Errors)
+		}
+		for _, key := range []string{"A.bootstrap.servers", "B.bootstrap.servers"} {
+			alias := key[:1]
+			if says(c.Errors, key) || says(c.Warnings, key, "did you mean") || !says(c.Warnings, key, "there is no "+alias+" in clusters") {
+				t.Errorf("%s: got %v %v", line, c.Warnings, c.Errors)
+			}
+		}
+	}
+	// A blank in an alias is allowed to who means it.
+	c := config.Parse("f", []byte("clusters = my A, B\nmy\\ A.bootstrap.servers = a:9092\nB.bootstrap.servers = b:9092\nB->my\\ A.enabled = true\n"), config.Sources{})
+	if len(c.Errors)+len(c.Warnings) > 0 || len(c.Enabled()) != 1 {
+		t.Errorf("got %v %v", c.Warnings, c.Errors)
+	}
+}
+
+func TestKeysOfAnUndeclaredClusterSaySo(t *testing.T) {
+	for written, want := range map[string]string{
+		"C.bootstrap.servers":         "there is no C in clusters, which has A, B",
+		"eu.west.security.protocol":   "there is no eu.west in clusters, which has A, B",
+		"C.ssl.truststore.location":   "there is no C in clusters",
+		"C.mirrorless.msk.arn":        "there is no C in clusters",
+		"a.bootstrap.servers":         "write A.bootstrap.servers",
+		"cluster.A.bootstrap.servers": "did you mean A.bootstrap.servers?",
+	} {
+		c := read("A->B.enabled = true", written+" = x:1")
+		if !says(c.Warnings, written, want) || len(c.Warnings) != 1 {
+			t.Errorf("%s: want %q, got %v", written, want, c.Warnings)
+		}
+	}
+}
+
 func TestAnUnreadableFileIsOneError(t *testing.T) {
 	for name, data := range map[string]string{"UTF-16": "\xff\xfec\x00", "nothing": "", "no clusters": "a=b", "empty clusters": "clusters ="} {
 		c := config.Parse("f", []byte(data), config.Sources{})

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -41,7 +42,9 @@ func (s settings) checkLists(f Flow) {
 			case strings.Contains(key, "topics") && strings.ContainsFunc(item, func(c rune) bool { return c > '~' }):
 				s.report.warn(e, "%q matches no topic: names of topics are made of a-z, A-Z, 0-9, dot, underscore and hyphen (a file is read as ISO 8859-1)", item)
 			case strings.ContainsAny(item, `"'`):
-				s.report.warn(e, "the quotation mark belongs to the pattern %s", item)
+				s.report.warn(e, "the quotation mark belongs to the pattern %s, so that it matches no %s: write %s", item, what(key), unquoted(item))
+			case isGlob(item):
+				s.report.warn(e, "%s is a regular expression, in which * only repeats the %q before it: did you mean %s.*?", item, item[len(item)-2:len(item)-1], strings.TrimSuffix(item, "*"))
 			}
 		}
 	}
@@ -49,6 +52,24 @@ func (s settings) checkLists(f Flow) {
 		s.report.warn(e, "the list is empty, so no topic of %s is copied but heartbeats", f.Source)
 	}
 }
+
+// what a list is of.
+func what(key string) string {
+	if strings.HasPrefix(key, "groups") {
+		return "group without one in its name"
+	}
+	return "topic"
+}
+
+var quotes = strings.NewReplacer(`"`, "", "'", "")
+
+func unquoted(s string) string { return quotes.Replace(s) }
+
+// glob ends in a star that repeats one plain character: a file name's pattern,
+// most likely. \d* and \w* are none.
+var glob = regexp.MustCompile(`(?:^|[^\\])[A-Za-z0-9_-]\*$`)
+
+func isGlob(pattern string) bool { return glob.MatchString(pattern) }
 
 // checkOffsetSyncs repeats MirrorMaker 2's rules for emit.offset-syncs.enabled.
 func (s settings) checkOffsetSyncs(f Flow) {
