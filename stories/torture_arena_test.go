@@ -25,6 +25,7 @@ type arena struct {
 	onB    *kgo.Client
 	proxyA []*faultproxy.Proxy // of the broker 1, …
 	proxyB []*faultproxy.Proxy
+	store  []*faultproxy.Proxy // of whoever has one
 
 	began time.Time
 
@@ -122,6 +123,11 @@ func (r *arena) count(kind string, n int) {
 
 // faults lists what was counted, and the sum.
 func (r *arena) faults() (lines []string, total int) {
+	for name, proxies := range map[string][]*faultproxy.Proxy{"A": r.proxyA, "B": r.proxyB, "store": r.store} {
+		for _, p := range proxies {
+			r.count(name+": requests that arrived late", p.Counts().Delivered)
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for kind, n := range r.counts {
@@ -164,8 +170,8 @@ func (r *arena) progress(ctx context.Context, patience time.Duration) {
 
 // heal ends all faults of the network, cuts what is half open, and waits until
 // what is late has arrived.
-func (r *arena) heal(ctx context.Context, more ...*faultproxy.Proxy) {
-	all := slices.Concat(r.proxyA, r.proxyB, more)
+func (r *arena) heal(ctx context.Context) {
+	all := slices.Concat(r.proxyA, r.proxyB, r.store)
 	for _, p := range all {
 		p.Heal()
 		p.Cut()

@@ -66,9 +66,9 @@ func between(rng *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(rng.Int64N(int64(most-least)+1))
 }
 
-// network is the lane of a group of proxies; late selects requests that are to
-// be late.
-func network(name string, proxies []*faultproxy.Proxy, least, most time.Duration, late func([]byte) bool, more ...fault) lane {
+// network is the lane of a group of proxies; of requests, those that match may be
+// late.
+func network(name string, proxies []*faultproxy.Proxy, least, most time.Duration, requests func([]byte) bool, more ...fault) lane {
 	// some is one of them, or all.
 	some := func(rng *rand.Rand) []*faultproxy.Proxy {
 		if n := rng.IntN(len(proxies) + 1); n < len(proxies) {
@@ -95,18 +95,14 @@ func network(name string, proxies []*faultproxy.Proxy, least, most time.Duration
 			return min(n, 1)
 		}}
 	}
-	delayed := func(kind string, weight int, cut bool) fault {
+	// What is late counts when it arrives; some wait long for a request to come.
+	late := func(kind string, weight int, cut bool) fault {
 		return fault{kind, weight, func(ctx context.Context, rng *rand.Rand) int {
-			held, all := 0, some(rng)
-			for _, p := range all {
-				held -= p.Counts().Held
-				p.Late(faultproxy.Late{Match: late, Cut: cut, After: between(rng, 0, 5*time.Second)})
+			for _, p := range proxies {
+				p.Late(faultproxy.Late{Match: requests, Cut: cut, After: between(rng, 0, 5*time.Second)})
 			}
-			sleep(ctx, between(rng, time.Second, 3*time.Second))
-			for _, p := range all {
-				held += p.Counts().Held
-			}
-			return held
+			sleep(ctx, between(rng, 500*time.Millisecond, 2*time.Second))
+			return 0
 		}}
 	}
 	return lane{name, least, most, append([]fault{
@@ -123,8 +119,8 @@ func network(name string, proxies []*faultproxy.Proxy, least, most time.Duration
 			func(p *faultproxy.Proxy, _ *rand.Rand) { p.Delay(0, 0) }, time.Second, 5*time.Second),
 		lasting("slow", 1, func(p *faultproxy.Proxy, rng *rand.Rand) { p.Limit(50_000 + rng.IntN(500_000)) },
 			func(p *faultproxy.Proxy, _ *rand.Rand) { p.Limit(0) }, time.Second, 4*time.Second),
-		delayed("late requests, their sender cut off", 5, true),
-		delayed("late requests, their sender waiting", 1, false),
+		late("late requests, their sender cut off", 5, true),
+		late("late requests, their sender waiting", 1, false),
 	}, more...)}
 }
 

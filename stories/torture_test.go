@@ -241,6 +241,7 @@ func tortureOurs(t *testing.T, m mode, seed uint64, length time.Duration) outcom
 		t.Fatal(err)
 	}
 	t.Cleanup(beforeStore.Close)
+	r.store = []*faultproxy.Proxy{beforeStore}
 	o := &ours{t: t, arena: r, dir: printed(t), env: awsEnv("http://" + beforeStore.Addr())}
 	o.file = r.properties(t, m.properties...)
 	mirrorless(t) // builds
@@ -251,7 +252,7 @@ func tortureOurs(t *testing.T, m mode, seed uint64, length time.Duration) outcom
 	r.phase(t, "the load begins")
 	r.under(ctx, t, load, length, seed, o.lane(), r.networkOfB(), r.networkOfA(), storeFaults(beforeStore), r.brokerFaults(t))
 	r.phase(t, "the faults are over")
-	r.heal(ctx, beforeStore)
+	r.heal(ctx)
 	r.phase(t, "nothing is late any more")
 	// Second copies show by the offset of what comes after them.
 	for range 3 {
@@ -309,13 +310,6 @@ func printed(t *testing.T) string {
 func printFaults(t *testing.T, r *arena) {
 	lines, n := r.faults()
 	t.Logf("faults: %d\n%s", n, strings.Join(lines, "\n"))
-	for name, proxies := range map[string][]*faultproxy.Proxy{"A": r.proxyA, "B": r.proxyB} {
-		var held, delivered int
-		for _, p := range proxies {
-			held, delivered = held+p.Counts().Held, delivered+p.Counts().Delivered
-		}
-		t.Logf("of %d requests to %s that were late, %d arrived", held, name, delivered)
-	}
 }
 
 func sum(m map[string]int64) (n int64) {
