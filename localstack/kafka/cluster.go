@@ -40,6 +40,10 @@ type Options struct {
 	// [Cluster.Bootstrap] and what brokers say to each other pass by it. A start
 	// that is tried again calls it again.
 	Front func(node int, address string) (string, error)
+	// Listeners gives every broker further listeners: their names, in capitals,
+	// and their security protocols. What they need goes into Properties, under
+	// listener.name.<name in lower case>. [Cluster.Listener] tells their addresses.
+	Listeners map[string]string
 }
 
 const (
@@ -191,6 +195,18 @@ func (c *Cluster) Seeds() []string {
 		}
 	}
 	return addresses
+}
+
+// Listener is the brokers' addresses of one of Options.Listeners, as
+// bootstrap.servers has them.
+func (c *Cluster) Listener(name string) string {
+	var addresses []string
+	for _, n := range c.nodes {
+		if a, ok := n.listeners[name]; ok {
+			addresses = append(addresses, a)
+		}
+	}
+	return strings.Join(addresses, ",")
 }
 
 // ID is the cluster id.

@@ -26,6 +26,7 @@ type node struct {
 	broker, controller bool
 	address            string // host:port of the listener that answers
 	behind, front      string // addresses of the listener behind Options.Front, and of what is there
+	listeners          map[string]string // addresses of Options.Listeners, by their names
 	settings           map[string]string
 	properties         string // path of server.properties
 	log                string
@@ -52,6 +53,7 @@ func layOut(dir string, options Options) ([]*node, error) {
 	if options.Front != nil {
 		free += options.Brokers
 	}
+	free += options.Brokers * len(options.Listeners)
 	found, err := process.FreePorts(free)
 	if err != nil {
 		return nil, err
@@ -61,11 +63,19 @@ func layOut(dir string, options Options) ([]*node, error) {
 	if ports == nil {
 		ports, found = found[:options.Brokers], found[options.Brokers:]
 	}
+	next := func() string {
+		port := found[0]
+		found = found[1:]
+		return address(port)
+	}
 	var nodes []*node
 	for i, port := range ports {
-		n := &node{id: i + 1, broker: true, controller: options.Brokers == 1, address: address(port)}
+		n := &node{id: i + 1, broker: true, controller: options.Brokers == 1, address: address(port), listeners: map[string]string{}}
+		for name := range options.Listeners {
+			n.listeners[name] = next()
+		}
 		if options.Front != nil {
-			n.behind = address(found[i])
+			n.behind = next()
 			if n.front, err = options.Front(n.id, n.behind); err != nil {
 				return nil, fmt.Errorf("set up the front of node %d: %w", n.id, err)
 			}
@@ -102,6 +112,12 @@ func (n *node) defaults(data, controllerAddress string, options Options) map[str
 		listeners = append(listeners, "FRONT://"+n.behind)
 		protocols += ",FRONT:PLAINTEXT"
 	}
+	advertised := "PLAINTEXT://" + n.address + ",FRONT://" + n.front
+	for name, address := range n.listeners {
+		listeners = append(listeners, name+"://"+address)
+		protocols += "," + name + ":" + options.Listeners[name]
+		advertised += "," + name + "://" + address
+	}
 	replicas := strconv.Itoa(min(3, options.Brokers))
 	inSync := strconv.Itoa(min(2, options.Brokers))
 	settings := map[string]string{
@@ -121,7 +137,7 @@ func (n *node) defaults(data, controllerAddress string, options Options) map[str
 		"group.initial.rebalance.delay.ms":                 "0",
 	}
 	if n.front != "" {
-		settings["advertised.listeners"] = "PLAINTEXT://" + n.address + ",FRONT://" + n.front
+		settings["advertised.listeners"] = advertised
 	}
 	if !options.Production {
 		maps.Copy(settings, map[string]string{
