@@ -24,8 +24,8 @@ import (
 type node struct {
 	id                 int
 	broker, controller bool
-	address            string // host:port of the listener that answers
-	behind, front      string // addresses of the listener behind Options.Front, and of what is there
+	address            string            // host:port of the listener that answers
+	behind, front      string            // addresses of the listener behind Options.Front, and of what is there
 	listeners          map[string]string // addresses of Options.Listeners, by their names
 	settings           map[string]string
 	properties         string // path of server.properties
