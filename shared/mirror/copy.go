@@ -31,9 +31,36 @@ func (m *Mirror) claim(ctx context.Context, l *lot) {
 	}
 	got, err := m.Target.Claim(ctx, l.remote, l.cursor(), l.plain, want)
 	m.book(ctx, l, got)
-	if err != nil && !m.passOver(l, err) {
+	switch {
+	case err == nil:
+		m.believe(ctx, l, got.Upstream)
+	case errors.Is(err, target.ErrFenced):
+		l.retry(err)
+	case m.passOver(l, err):
+	default:
 		l.fail(fmt.Errorf("claim what is on %s: %w", m.Settings.Target, err))
 	}
+}
+
+// believe passes over records of which the target's position record says that
+// they are copied, although they are not found there as the source shows them now.
+// A record of a topic that was created again since is not meant by it.
+func (m *Mirror) believe(ctx context.Context, l *lot, upstream int64) {
+	if upstream <= l.pos.Upstream || l.rewound {
+		return
+	}
+	n := 0
+	for n < len(l.records) && l.records[n].Offset < upstream {
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	m.Logger.WarnContext(ctx, "source shows other records than those that were copied, which stay as they are",
+		"topic", l.Topic, "partition", l.Partition, "offset", l.records[0].Offset, "next", upstream)
+	l.pos.Upstream, l.changed = upstream, true
+	l.records, l.plain = l.records[n:], l.plain[n:]
+	l.advance()
 }
 
 // renew stores a new epoch for the partitions whose producer the target has

@@ -27,6 +27,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -43,7 +44,7 @@ import (
 type Options struct {
 	Settings config.Flow
 	Store    state.Store
-	Target   *target.Log
+	Target   Target
 	// Source reaches the source cluster; nil where that is out of reach.
 	Source *kgo.Client
 	// Logger takes what nobody can be told by an error: holes, headers that did
@@ -83,7 +84,10 @@ func New(o Options) *Mirror {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.ProducerExpiration == 0 {
+	switch {
+	case o.Settings.ExactlyOnce:
+		o.ProducerExpiration = math.MaxInt64 // a transactional id's epoch does not expire with its records
+	case o.ProducerExpiration == 0:
 		o.ProducerExpiration = 24 * time.Hour
 	}
 	return &Mirror{

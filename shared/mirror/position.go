@@ -139,6 +139,9 @@ func (m *Mirror) read(ctx context.Context, lots []*lot) error {
 	for _, l := range lots {
 		if s, ok := standings[l.remote.TopicPartition]; ok {
 			l.standing = s
+			if s.Err != nil {
+				l.fail(s.Err)
+			}
 		}
 	}
 	return nil
