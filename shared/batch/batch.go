@@ -48,8 +48,8 @@ type Producer struct {
 	Transactional bool
 }
 
-// Advance returns the sequence that follows n records after sequence s.
-// Sequences wrap at 2³¹ (DefaultRecordBatch.incrementSequence).
+// Advance returns the sequence that follows n records after sequence s, or lies n
+// before it where n is negative. Sequences wrap at 2³¹ (DefaultRecordBatch.incrementSequence).
 func Advance(s int32, n int) int32 {
 	return int32((int64(s) + int64(n)) & math.MaxInt32)
 }

@@ -26,7 +26,7 @@ func (m *Mirror) claim(ctx context.Context, l *lot) {
 		l.retry(target.ErrFenced)
 		return
 	case target.Behind:
-		l.fail(&target.LostError{Records: int64(l.standing.Records), End: l.pos.Downstream - int64(l.standing.Records)})
+		m.goBack(ctx, l, &target.LostError{Records: int64(l.standing.Records), End: l.pos.Downstream - int64(l.standing.Records)})
 		return
 	}
 	got, err := m.Target.Claim(ctx, l.remote, l.cursor(), l.plain, want)

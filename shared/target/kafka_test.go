@@ -222,6 +222,19 @@ func TestTheBrokersAnswers(t *testing.T) {
 			t.Errorf("got %+v, %v, end %d; want record 60 rejected after 60", got, err, end(p))
 		}
 	})
+	t.Run("the broker judges the compressed size", func(t *testing.T) {
+		p, id := topic("zeros", nil), producer()
+		compress, err := Compression("zstd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rs := values(0, 3)
+		rs[1].Value = make([]byte, 3<<20) // three times max.message.bytes
+		got, err := New(two, Options{Compress: compress}).Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, rs, nil)
+		if err != nil || got.Done != 3 || end(p) != 3 {
+			t.Errorf("got %+v, %v, end %d; want all three appended", got, err, end(p))
+		}
+	})
 	t.Run("the record with a timestamp out of range is named", func(t *testing.T) {
 		limit := "86400000"
 		p, id := topic("old", map[string]*string{"message.timestamp.before.max.ms": &limit}), producer()
