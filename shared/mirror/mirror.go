@@ -37,7 +37,6 @@ import (
 	"mirrorless/shared/flow"
 	"mirrorless/shared/kafkaevent"
 	"mirrorless/shared/state"
-	"mirrorless/shared/target"
 )
 
 // Options are what a Mirror is made of. Settings, Store and Target are needed.
