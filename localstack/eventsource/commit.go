@@ -18,7 +18,6 @@ func (m *Mapping) commit() {
 		}
 		err := m.commitOnce()
 		if err != nil && m.ctx.Err() == nil {
-			m.log.Warn("commit offsets", "error", err)
 			_ = pause(m.ctx, 500*time.Millisecond)
 		}
 	}
@@ -72,12 +71,23 @@ func (m *Mapping) commitOnce() error {
 	for p, offset := range sent {
 		if result == nil || len(refused) > 0 && refused[p.number] == nil {
 			p.committed = offset
+			if m.begun != nil && !p.gone {
+				m.begun[p.number] = true
+			}
 		}
 	}
 	if result != nil {
 		result = fmt.Errorf("commit offsets of group %s: %w", m.o.Group, result)
+		m.trouble.last = time.Now()
 	}
-	m.committing, m.commitErr = false, result
+	m.committing, m.trouble.commit = false, result
+	switch {
+	case m.ctx.Err() != nil:
+	case m.trouble.committing.tell(result):
+		m.log.Warn("committing fails", "error", result)
+	case result == nil && m.trouble.committing.end():
+		m.log.Info("commits again")
+	}
 	m.wake()
 	return result
 }

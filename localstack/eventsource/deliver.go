@@ -138,6 +138,7 @@ func (m *Mapping) deliver(b *batch) {
 	defer m.wake()
 	m.inFlight--
 	m.acknowledge(b, rest, err)
+	m.tellOutcome(b, rest, err)
 	if rest == nil {
 		return
 	}
@@ -179,12 +180,31 @@ func (m *Mapping) attempt(b *batch) (rest *batch, err error) {
 	if err == nil {
 		err = fmt.Errorf("the function reports %d of %d records as failed", rest.count, b.count)
 	}
-	if m.ctx.Err() == nil {
-		first := b.parts[0]
+	return rest, err
+}
+
+// tellOutcome logs a failure that a partition did not have before, and its end:
+// not every repetition. It needs m.mu.
+func (m *Mapping) tellOutcome(b, rest *batch, err error) {
+	var news, again bool
+	if rest != nil {
+		for _, t := range rest.parts {
+			news = t.p.refused.tell(err) || news
+		}
+	}
+	for _, t := range b.parts {
+		if t.p.err == nil {
+			again = t.p.refused.end() || again
+		}
+	}
+	first := b.parts[0]
+	if news {
 		m.log.Warn("invocation failed", "partition", first.p.number, "offset", first.first().Offset,
 			"records", b.count, "partitions", len(b.parts), "attempt", b.attempt, "error", err)
 	}
-	return rest, err
+	if again {
+		m.log.Info("invocations succeed again", "partition", first.p.number, "partitions", len(b.parts))
+	}
 }
 
 // failures reads the reply of a mapping with ReportBatchItemFailures. A reply
@@ -240,7 +260,7 @@ func (m *Mapping) acknowledge(b, rest *batch, err error) {
 		l, failed := left[p]
 		p.delivered += int64(t.count - l.count)
 		if failed {
-			p.failed, p.err = b.attempt, err
+			p.failed, p.err, p.lastFailed = b.attempt, err, time.Now()
 			// What comes after the first failed record may be done, but a
 			// group has one offset.
 			if first := l.first(); first.Offset > p.next && first != t.first() {

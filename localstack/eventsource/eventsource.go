@@ -15,6 +15,9 @@
 // succeeds, commits to the group what succeeded, and cannot carry a record whose
 // event would be over the payload's cap: that one is dropped.
 //
+// A topic that is deleted and created again goes on with the start of its new
+// log, and what was fetched of the old one is dropped.
+//
 // Where AWS does not say how theirs behaves, this one does what is hardest for a
 // function: of a reply with batchItemFailures, exactly the named records come
 // again.
@@ -176,8 +179,12 @@ type Mapping struct {
 	rebalancing bool
 	committing  bool
 	stats       Stats
-	// What hinders the mapping as a whole.
-	locateErr, pollErr, commitErr error
+	trouble     trouble
+	// topicID is of the topic that is read. The poll loop alone uses it.
+	topicID topicID
+	// begun is not nil where the topic was created again while the mapping ran,
+	// and says of which partitions the group's offset is one of the new topic.
+	begun map[int32]bool
 }
 
 // Start begins to read and to invoke. It does not wait for the cluster: what
@@ -193,6 +200,7 @@ func Start(o Options) (*Mapping, error) {
 		buffers:   make(chan []byte, o.Concurrency),
 		changed:   make(chan struct{}),
 		partition: make(map[int32]*partition),
+		trouble:   trouble{fetch: make(map[int32]fetchFailure)},
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.polling, m.stopPoll = context.WithCancel(m.ctx)
@@ -282,6 +290,7 @@ func (m *Mapping) clientOptions() []kgo.Opt {
 		kgo.OnPartitionsRevoked(m.revoked),
 		kgo.OnPartitionsLost(m.lost),
 		kgo.OnOffsetsFetched(m.fetched),
+		kgo.AdjustFetchOffsetsFn(m.adjust),
 	)
 	// As Java's auto.offset.reset, which knows no timestamps.
 	start, reset := kgo.NewOffset().AtStart(), kgo.NewOffset().AtStart()

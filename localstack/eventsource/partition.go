@@ -35,9 +35,11 @@ type partition struct {
 	// committed is what the group has, −1 for nothing.
 	committed int64
 
-	delivered int64 // records acknowledged
-	failed    int   // attempts in a row
-	err       error // of the last attempt
+	delivered  int64     // records acknowledged
+	failed     int       // attempts in a row
+	err        error     // of the last attempt
+	lastFailed time.Time // an attempt
+	refused    alarm
 }
 
 // entry is a record that waits, and its size in an event.

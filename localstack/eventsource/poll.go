@@ -2,8 +2,6 @@ package eventsource
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -43,7 +41,10 @@ func (m *Mapping) poll() {
 		records := m.enqueue(fetches)
 		// Only now may partitions go: what was polled of them is known.
 		m.client.AllowRebalance()
-		err := m.pollError(fetches)
+		err := m.heed(fetches)
+		if old, gone := m.goneTopic(fetches); gone {
+			_ = m.turn(old) // while it fails, what has just been noted stands
+		}
 		if err == nil || records > 0 {
 			continue
 		}
@@ -65,22 +66,6 @@ func (m *Mapping) hasRoom() bool {
 	return waiting < maxWaiting
 }
 
-func (m *Mapping) pollError(fetches kgo.Fetches) error {
-	var errs []error
-	fetches.EachError(func(topic string, number int32, err error) {
-		errs = append(errs, fmt.Errorf("fetch %s-%d: %w", topic, number, err))
-	})
-	err := errors.Join(errs...)
-	m.mu.Lock()
-	// A fetch without an error ends what went wrong before.
-	m.pollErr = err
-	m.mu.Unlock()
-	if err != nil {
-		m.log.Warn("fetch from the source", "error", err)
-	}
-	return err
-}
-
 // enqueue gives records to their partitions and returns how many there were.
 func (m *Mapping) enqueue(fetches kgo.Fetches) int {
 	total := 0
@@ -93,7 +78,9 @@ func (m *Mapping) enqueue(fetches kgo.Fetches) int {
 		chunk, dropped := m.measure(f.Records)
 		m.mu.Lock()
 		if p := m.partition[f.Partition]; p != nil && !p.leaving {
-			p.end = f.HighWatermark
+			if f.Err == nil {
+				p.end = f.HighWatermark
+			}
 			if n := len(f.Records); n > 0 {
 				p.read = f.Records[n-1].Offset + 1
 				p.epoch = f.Records[n-1].LeaderEpoch
@@ -164,6 +151,7 @@ func (m *Mapping) assigned(_ context.Context, _ *kgo.Client, assigned map[string
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.rebalancing = false
+	m.inSession(assigned[m.o.Topic])
 	for _, number := range assigned[m.o.Topic] {
 		m.partition[number] = &partition{number: number, next: -1, read: -1, end: -1, committed: -1, epoch: -1}
 	}
@@ -202,34 +190,30 @@ func (m *Mapping) fetched(_ context.Context, _ *kgo.Client, response *kmsg.Offse
 // how long it waits for the answer.
 const probeEvery = 5 * time.Second
 
-// locate finds out where new partitions begin and end; and why there are none,
-// about which the client keeps silent: it tries for ever to reach brokers, or to
-// find a topic.
+// locate finds out where new partitions begin and end; whether a fetch that failed
+// is over; and why there are no partitions, about which the client keeps silent:
+// it tries for ever to reach brokers, or to find a topic.
 func (m *Mapping) locate() {
 	for m.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(m.ctx, probeEvery)
 		_ = m.wait(ctx, func() bool { return m.unlocated })
 		cancel()
 		m.mu.Lock()
-		known := !m.unlocated && len(m.partition) > 0
+		ask := m.unlocated || len(m.partition) == 0 || m.trouble.silent(time.Now())
 		m.unlocated = false
+		if !ask {
+			m.located(nil, time.Now())
+		}
 		m.mu.Unlock()
-		if known {
+		if !ask {
 			continue
 		}
 		ctx, cancel = context.WithTimeout(m.ctx, probeEvery)
 		err := m.Refresh(ctx)
 		cancel()
 		m.mu.Lock()
-		if len(m.partition) > 0 || m.ctx.Err() != nil {
-			err = nil // the fetches tell
-		}
-		tell := err != nil && m.locateErr == nil
-		m.locateErr = err
+		m.located(err, time.Now())
 		m.mu.Unlock()
-		if tell {
-			m.log.Warn("no partitions to read", "error", err)
-		}
 	}
 }
 

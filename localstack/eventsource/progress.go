@@ -3,9 +3,9 @@ package eventsource
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 )
@@ -16,8 +16,10 @@ type Progress struct {
 	// Partitions are those that the group has given to this mapping, by number.
 	Partitions []PartitionProgress
 	Stats      Stats
-	// Err is what keeps the mapping as a whole from working, nil once it works.
-	Err error
+	// Err is what keeps the mapping as a whole from working, nil once it works,
+	// and LastFailed when that was met last.
+	Err        error
+	LastFailed time.Time
 }
 
 // Stats count since the mapping began.
@@ -44,9 +46,11 @@ type PartitionProgress struct {
 	InFlight bool
 	// Delivered counts acknowledged records since the partition was assigned.
 	Delivered int64
-	// Failed counts the attempts that failed in a row, Err is the last one's.
-	Failed int
-	Err    error
+	// Failed counts the attempts that failed in a row, Err is the last one's,
+	// nil after a success. LastFailed is when an attempt failed last.
+	Failed     int
+	Err        error
+	LastFailed time.Time
 }
 
 // Behind is how many offsets there are from Next to End, 0 while unknown.
@@ -61,11 +65,11 @@ func (p PartitionProgress) Behind() int64 {
 func (m *Mapping) Progress() Progress {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	progress := Progress{Topic: m.o.Topic, Group: m.o.Group, Stats: m.stats, Err: errors.Join(m.locateErr, m.pollErr, m.commitErr)}
+	progress := Progress{Topic: m.o.Topic, Group: m.o.Group, Stats: m.stats, Err: m.error(), LastFailed: m.trouble.last}
 	for _, p := range m.partition {
 		progress.Partitions = append(progress.Partitions, PartitionProgress{
 			Partition: p.number, Next: p.next, End: p.end, Committed: p.committed,
-			Waiting: p.count, InFlight: p.busy, Delivered: p.delivered, Failed: p.failed, Err: p.err,
+			Waiting: p.count, InFlight: p.busy, Delivered: p.delivered, Failed: p.failed, Err: p.err, LastFailed: p.lastFailed,
 		})
 	}
 	slices.SortFunc(progress.Partitions, func(a, b PartitionProgress) int { return cmp.Compare(a.Partition, b.Partition) })
@@ -97,6 +101,8 @@ func (m *Mapping) Refresh(ctx context.Context) error {
 		}
 		if o, ok := starts.Lookup(m.o.Topic, p.number); ok && o.Err == nil && p.next < 0 {
 			p.next = o.Offset
+			// Commit it, in place of an offset of the topic that was before.
+			p.acked = p.acked || m.startsOver(p.number)
 		}
 	}
 	m.wake()
@@ -122,11 +128,14 @@ func (m *Mapping) beginsUnknown() bool {
 }
 
 func (m *Mapping) listStarts(ctx context.Context, ends kadm.ListedOffsets) (kadm.ListedOffsets, error) {
+	m.mu.Lock()
+	again := m.begun != nil
+	m.mu.Unlock()
 	switch start := m.o.Start; {
+	case again || !start.latest && start.timestamp.IsZero():
+		return m.admin.ListStartOffsets(ctx, m.o.Topic)
 	case start.latest:
 		return ends, nil
-	case start.timestamp.IsZero():
-		return m.admin.ListStartOffsets(ctx, m.o.Topic)
 	default:
 		return m.admin.ListOffsetsAfterMilli(ctx, start.timestamp.UnixMilli(), m.o.Topic)
 	}
