@@ -1,9 +1,9 @@
 # mirrorless: "make" lists the targets.
 #
 # "go test ./..." needs only Go. The tests that need real Kafka (Java 17 and
-# Maven) or a DynamoDB emulator (Python 3) are those that import kafkatest or
-# ministacktest; they run only where MIRRORLESS_REAL is set, which "make test"
-# does when it finds the tools. Their downloads are kept in .cache/.
+# Maven), a DynamoDB emulator or AWS's SAM CLI (Python 3) are those that import
+# kafkatest, ministacktest or samtest; they run only where MIRRORLESS_REAL is set,
+# which "make test" does when it finds the tools. Their downloads are kept in .cache/.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -64,7 +64,7 @@ test-real: ## Run the tests on real Kafka 4.3.1 and DynamoDB (FULL=1 in full len
 		echo "Skipped the tests on real Kafka and DynamoDB, for want of$$missing (Debian: apt-get install default-jre-headless maven python3-venv)."; \
 		exit; \
 	fi; \
-	packages=$$($(GO) list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '{path = $$1; $$1 = ""} /(kafka|ministack)test( |$$)/ {print path}'); \
+	packages=$$($(GO) list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '{path = $$1; $$1 = ""} /(kafka|ministack|sam)test( |$$)/ {print path}'); \
 	set -x; MIRRORLESS_REAL=$(if $(FULL),full,1) $(GO) test -count=1 -p 1 -timeout 30m $$packages
 
 .PHONY: bench
@@ -91,14 +91,22 @@ lint: ## Check format, vet, staticcheck, go fix and go.mod
 	$(GO) fix -diff ./...
 	$(GO) mod tidy -diff
 
+# SAM needs no account for what is done here.
+SAM = SAM_CLI_TELEMETRY=0 AWS_EC2_METADATA_DISABLED=true .cache/template/bin/sam
+
 .PHONY: template
-template: .cache/template/.complete ## Check template.yaml as CloudFormation sees it (needs Python 3)
-	.cache/template/bin/python .ci/template.py template.yaml
+template: .cache/template/.complete ## Check template.yaml and infra/ as CloudFormation sees them (needs Python 3)
+	.cache/template/bin/python .ci/template.py lint template.yaml
+	$(SAM) validate --region us-east-1
 
 .cache/template/.complete: .ci/requirements.txt
 	python3 -m venv .cache/template
 	.cache/template/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
+
+.PHONY: local-aws
+local-aws: ## Be an AWS account on this machine until Ctrl-C (needs Python 3; docs/deploying.md)
+	@$(GO) run ./localstack/localaws -env .cache/local-aws.env
 
 .PHONY: fmt
 fmt: ## Format the code
@@ -127,7 +135,7 @@ clean-cache: ## Remove what the tests have downloaded
 # "sam build" calls these, one for each function of template.yaml, and says in its
 # build.toml what the template's Architectures are. The environment has the last word,
 # as in GOARCH=amd64 sam build.
-SAM_ARCH = $(shell sed -n 's/^architecture = "\(.*\)"/\1/p' .aws-sam/build.toml 2>/dev/null | head -n 1)
+SAM_ARCH = $(shell sed -n 's/^architecture = "\(.*\)"/\1/p' "$(ARTIFACTS_DIR)/../../build.toml" 2>/dev/null | head -n 1)
 ifeq ($(origin GOARCH),file)
 build-%Function: GOARCH = $(if $(filter x86_64,$(SAM_ARCH)),amd64,arm64)
 endif

@@ -1,11 +1,14 @@
-"""Checks template.yaml as CloudFormation will see it.
+"""Checks the templates as CloudFormation will see them, or shows them so.
 
-cfn-lint does not look into the properties of SAM's resources, so the template
-is transformed first, as AWS does it, and the result is checked.
+cfn-lint does not look into the properties of SAM's resources, so template.yaml is
+transformed first, as AWS does it, and the result is checked, as are the stacks within
+the stack.
 
-    .cache/template/bin/python .ci/template.py template.yaml
+    .cache/template/bin/python .ci/template.py lint template.yaml
+    .cache/template/bin/python .ci/template.py show template.yaml
 
-Needs aws-sam-translator and cfn-lint; "make template" installs them.
+"show" prints one JSON object, with a template for each file. Needs aws-sam-translator
+and cfn-lint; "make template" installs them.
 """
 
 import json
@@ -29,32 +32,52 @@ class NoManagedPolicies:
         return {}
 
 
-def transformed(path):
+def templates(path):
+    """The template that a file becomes, and those of the stacks within it, by path."""
     with open(path, encoding="utf-8") as file:
         template = yaml_parse(file.read())
-    # "sam package" would put the code into a bucket.
+    found = {}
+    # "sam package" would put the code and the inner templates into a bucket.
     places = [template.get("Globals", {}).get("Function", {})]
     places += [r.get("Properties", {}) for r in template["Resources"].values() if r["Type"] == "AWS::Serverless::Function"]
     for place in places:
         if isinstance(place.get("CodeUri"), str):
             place["CodeUri"] = "s3://bucket/key"
-    return transform(template, {}, NoManagedPolicies())
+    for resource in template["Resources"].values():
+        inner = resource.get("Properties", {}).get("TemplateURL")
+        if resource["Type"] == "AWS::CloudFormation::Stack" and isinstance(inner, str):
+            found.update(templates(os.path.join(os.path.dirname(path), inner)))
+            resource["Properties"]["TemplateURL"] = "https://bucket.s3.amazonaws.com/" + inner
+    if "Transform" in template:
+        template = transform(template, {}, NoManagedPolicies())
+    return {path: template, **found}
+
+
+def lint(found):
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = []
+        for path, template in found.items():
+            outputs.append(os.path.join(folder, path.replace(os.sep, "-") + ".json"))
+            with open(outputs[-1], "w", encoding="utf-8") as file:
+                json.dump(template, file, indent=2, sort_keys=True, default=str)
+        command = os.path.join(os.path.dirname(sys.executable), "cfn-lint")
+        return subprocess.run([command, "--regions", "us-east-1", "--", *outputs], check=False).returncode
 
 
 def main():
-    path = sys.argv[1]
+    if len(sys.argv) != 3 or sys.argv[1] not in ("lint", "show"):
+        print(__doc__, file=sys.stderr)
+        return 2
     try:
-        result = transformed(path)
+        found = templates(sys.argv[2])
     except InvalidDocumentException as error:
         for cause in error.causes:
-            print(f"{path}: {cause.message}", file=sys.stderr)
+            print(f"{sys.argv[2]}: {cause.message}", file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory() as folder:
-        output = os.path.join(folder, "transformed.json")
-        with open(output, "w", encoding="utf-8") as file:
-            json.dump(result, file, indent=2, sort_keys=True, default=str)
-        lint = [os.path.join(os.path.dirname(sys.executable), "cfn-lint"), "--regions", "us-east-1", "--", output]
-        return subprocess.run(lint, check=False).returncode
+    if sys.argv[1] == "lint":
+        return lint(found)
+    json.dump(found, sys.stdout, indent=2, sort_keys=True, default=str)
+    return 0
 
 
 if __name__ == "__main__":
