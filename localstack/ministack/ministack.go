@@ -1,5 +1,6 @@
 // Package ministack runs MiniStack, an emulator of AWS services that needs no
-// Docker, from PyPI. mirrorless uses its DynamoDB.
+// Docker, from PyPI. mirrorless uses its DynamoDB, and deploys its template there:
+// functions run as the bootstrap binaries that they are, in processes.
 //
 //	s, err := ministack.Start(ctx, "")
 //	defer s.Close()
@@ -19,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +31,9 @@ import (
 
 // Version is the release of MiniStack on PyPI.
 const Version = "1.5.33"
+
+// translator makes CloudFormation of a SAM template, as AWS does it.
+const translator = "aws-sam-translator==1.115.0"
 
 // missing is what a person without a usable Python has to know.
 const missing = "ministack needs Python 3.10 or newer with pip and venv (Debian: apt-get install python3-venv)"
@@ -44,7 +49,7 @@ type Server struct {
 // and returns the command that runs it. Its error says in one line what is
 // missing.
 func Find(ctx context.Context, cacheDir string) (string, error) {
-	dir, err := cache.Fill(ctx, cacheDir, "ministack-"+Version, func(dir string) error { return install(ctx, dir) })
+	dir, err := cache.Fill(ctx, cacheDir, "ministack-sam-"+Version, func(dir string) error { return install(ctx, dir) })
 	if err != nil {
 		return "", err
 	}
@@ -62,7 +67,7 @@ func install(ctx context.Context, dir string) error {
 	}
 	for _, command := range [][]string{
 		{python, "-m", "venv", dir},
-		{filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "ministack==" + Version},
+		{filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "ministack==" + Version, translator},
 	} {
 		if out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("install ministack: %s: %s%w", strings.Join(command, " "), lastLine(out), err)
@@ -99,13 +104,12 @@ func Start(ctx context.Context, cacheDir string) (*Server, error) {
 	s := &Server{endpoint: fmt.Sprintf("http://127.0.0.1:%d", ports[0]), folder: folder}
 	var output bytes.Buffer
 	cmd := exec.Command(command)
-	cmd.Env = append(cmd.Environ(),
-		"BIND_HOST=127.0.0.1",
+	// What the caller has set for its own AWS must not reach the emulator.
+	cmd.Env = append(slices.DeleteFunc(cmd.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "AWS_") }),
+		"BIND_HOST=127.0.0.1", "MINISTACK_HOST=127.0.0.1",
 		"GATEWAY_PORT="+strconv.Itoa(ports[0]),
 		"TMPDIR="+folder,
 		"LOG_LEVEL=WARNING",
-		// What the caller has set for its own AWS must not reach the emulator.
-		"AWS_ENDPOINT_URL=", "AWS_PROFILE=",
 	)
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if s.process, err = process.Start(cmd); err != nil {
