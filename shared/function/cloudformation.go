@@ -21,7 +21,6 @@ import (
 	lambdaservice "github.com/aws/aws-sdk-go-v2/service/lambda"
 
 	"mirrorless/shared/config"
-	"mirrorless/shared/flow"
 	"mirrorless/shared/mapping"
 	"mirrorless/shared/topics"
 )
@@ -39,14 +38,14 @@ import (
 // where topics keeps none; Settle, the seconds for which a deletion goes on
 // looking for the mappings of a round that is still under way elsewhere.
 //
-// Its attributes: Source and Target, the flow's aliases; FirstRound, what hindered
-// the first round, "ok" if nothing.
+// Its attributes: Source and Target, the flow's aliases; Heartbeats, "true" where it
+// emits them; FirstRound, what hindered the first round, "ok" if nothing.
 func StartTopics() {
 	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	r := &resource{logger: logger, transport: http.DefaultTransport}
 	r.build = func(ctx context.Context) (Handler, error) {
 		return setUp(ctx, func(p *Parts) (Handler, error) {
-			r.flow = p.Settings.Flow
+			r.settings = p.Settings
 			return Topics(p)
 		}, logger)
 	}
@@ -101,9 +100,9 @@ type resource struct {
 	transport http.RoundTripper
 	logger    *slog.Logger
 
-	mu     sync.Mutex
-	topics Handler // nil until it is set up
-	flow   flow.Flow
+	mu       sync.Mutex
+	topics   Handler // nil until it is set up
+	settings config.Flow
 }
 
 // ready sets topics up, once.
@@ -155,7 +154,7 @@ type response struct {
 }
 
 // attributes are what a template can get of the resource.
-type attributes struct{ Source, Target, FirstRound string }
+type attributes struct{ Source, Target, Heartbeats, FirstRound string }
 
 // Invoke handles a request of CloudFormation, and leaves everything else to topics.
 func (r *resource) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
@@ -205,7 +204,10 @@ func (r *resource) serve(ctx context.Context, q request) (data any, err error) {
 		if _, err := r.ready(ctx); err != nil {
 			return nil, err
 		}
-		d := attributes{Source: r.flow.Source, Target: r.flow.Target, FirstRound: "ok"}
+		d := attributes{
+			Source: r.settings.Source, Target: r.settings.Target,
+			Heartbeats: strconv.FormatBool(r.settings.EmitHeartbeats.Enabled), FirstRound: "ok",
+		}
 		// What hinders a round now may be gone in a minute: no reason to take back
 		// a deployment, but to say it.
 		if err := r.firstRound(ctx, q); err != nil {
