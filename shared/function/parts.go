@@ -17,6 +17,7 @@ import (
 
 	"mirrorless/shared/cluster"
 	"mirrorless/shared/config"
+	"mirrorless/shared/mirror"
 	"mirrorless/shared/state"
 	"mirrorless/shared/target"
 	"mirrorless/shared/topics"
@@ -121,15 +122,22 @@ func (p *Parts) both(source, target config.Role) (a, b *kgo.Client, err error) {
 }
 
 // log is the target's partitions, written as the target's producer settings
-// say.
-func (p *Parts) log(client *kgo.Client) (*target.Log, error) {
+// say, and in transactions if they are asked for.
+func (p *Parts) log(client *kgo.Client) (mirror.Target, error) {
 	compress, err := target.Compression(p.Settings.Compression)
 	if err != nil {
 		return nil, fmt.Errorf("set up producer of cluster %s: %w", p.Settings.Target, err)
 	}
-	return target.New(client, target.Options{
+	o := target.Options{
 		Compress:   compress,
 		BatchBytes: min(int(p.Settings.MaxRequestSize), target.DefaultBatchBytes),
+	}
+	if !p.Settings.ExactlyOnce {
+		return target.New(client, o), nil
+	}
+	return target.NewTransactions(client, target.TransactionOptions{
+		Options: o, Flow: p.Settings.Flow,
+		Connector: p.Settings.Connector, Cluster: p.Settings.SourceAlias, Positions: p.Settings.PositionsTopic,
 	}), nil
 }
 
