@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +32,7 @@ type world struct {
 	cluster *kfake.Cluster
 	client  *kgo.Client // produces, and asks
 	opts    []kgo.Opt
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	begin   time.Time
 
 	mappings []*eventsource.Mapping
@@ -65,7 +67,7 @@ func in(t *testing.T, partitions int, test func(t *testing.T, w *world)) {
 			t.Fatal(err)
 		}
 		defer cluster.Close()
-		w := &world{t: t, cluster: cluster, begin: time.Now(), running: make(map[int32]int)}
+		w := &world{t: t, cluster: cluster, begin: time.Now(), dial: network.DialContext, running: make(map[int32]int)}
 		w.opts = []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.Dialer(network.DialContext)}
 		w.client, err = kgo.NewClient(append(slices.Clone(w.opts), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 			kgo.ProducerBatchMaxBytes(15_000_000), kgo.ProducerBatchCompression(kgo.NoCompression()))...)
