@@ -55,7 +55,9 @@ func (r *round) flush(ctx context.Context) error {
 		if ok && r.Settings.EmitOffsetSyncs && known.Sync != last.Upstream {
 			syncs[tp] = last
 		}
-		if ok && known.Position != last.Upstream {
+		// In transactions mirror writes them with the copies: what is read here is
+		// older, and the record would go back.
+		if ok && !r.Settings.ExactlyOnce && known.Position != last.Upstream {
 			positions[tp] = last
 		}
 	}

@@ -80,6 +80,19 @@ func TestSlowRecordsTellOfTheLastRecordCopied(t *testing.T) {
 }
 
 // The bytes are those of a MirrorMaker 2 4.3.1 in the same place.
+func TestInTransactionsPositionRecordsAreMirrors(t *testing.T) {
+	w := newWorld(t, "B.exactly.once.source.support = enabled")
+	w.topic("orders", 3, 0)
+	w.copied(orders, 0, 1, 2, 7)
+	w.mustRound()
+	if diff := cmp.Diff([]mm2.OffsetSync{sync(7, 3)}, w.syncs(w.a)); diff != "" {
+		t.Errorf("offset syncs on A (-want +got):\n%s", diff)
+	}
+	if got := w.stored(); len(got) != 0 {
+		t.Errorf("got positions %v on B, want none: they could be older than what mirror has written", got)
+	}
+}
+
 func TestSlowRecordsAreMirrorMakers(t *testing.T) {
 	w := newWorld(t)
 	source := flow.TopicPartition{Topic: "mm2-source-topic"}
