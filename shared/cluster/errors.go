@@ -175,6 +175,14 @@ func isAnswer(err error) bool {
 // cause says what most likely is wrong, from what the other side did.
 func (c *connections) cause(f failure) string {
 	err := f.err
+	// These come first, for the network or the certificates that they speak of are
+	// not the broker's.
+	if _, ok := errors.AsType[*tokenError](err); ok {
+		return fmt.Sprintf("there is no token to log in with; look at %s.%s and the client's id and secret", c.alias, tokenURL)
+	}
+	if _, ok := errors.AsType[*credentialsError](err); ok {
+		return "there are no credentials of AWS to log in with; look at the function's role, or at the profile"
+	}
 	usesTLS := strings.HasSuffix(c.protocol, "SSL")
 	usesSASL := strings.HasPrefix(c.protocol, "SASL_")
 	key := c.alias + ".security.protocol"
@@ -203,7 +211,7 @@ func (c *connections) cause(f failure) string {
 	_, shaking := errors.AsType[*handshakeError](err)
 	switch {
 	case errors.Is(err, kerr.SaslAuthenticationFailed), f.stage == loggingIn && isClosed(err):
-		return fmt.Sprintf("the broker refused user name or password; look at %s.sasl.jaas.config and at the user on the broker", c.alias)
+		return c.refused()
 	case errors.Is(err, kerr.UnsupportedSaslMechanism), f.stage == answered && isClosed(err) && usesSASL:
 		return fmt.Sprintf("the broker does not have the mechanism; look at %s.sasl.mechanism, or at %s if it wants no SASL", c.alias, key)
 	case errors.Is(err, kerr.IllegalSaslState):
@@ -220,6 +228,17 @@ func (c *connections) cause(f failure) string {
 		return fmt.Sprintf("the broker closed the connection; does the port want TLS (%s = %s)?", key, strings.Replace(c.protocol, "PLAINTEXT", "SSL", 1))
 	}
 	return ""
+}
+
+// refused says who the broker did not let in.
+func (c *connections) refused() string {
+	switch c.mechanism {
+	case "OAUTHBEARER":
+		return fmt.Sprintf("the broker refused the token; look at %s.%s, and at the issuer, audience and scope that the broker wants", c.alias, tokenScope)
+	case "AWS_MSK_IAM":
+		return "the broker refused the identity of AWS; may it do kafka-cluster:Connect on the cluster, and is the clock right?"
+	}
+	return fmt.Sprintf("the broker refused user name or password; look at %s.sasl.jaas.config and at the user on the broker", c.alias)
 }
 
 func isTimeout(err error) bool {

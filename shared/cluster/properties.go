@@ -137,6 +137,20 @@ func (p *props) backoff() func(int) time.Duration {
 	}
 }
 
+// fraction returns a number between 0.5 and 1, as the windows of logins are.
+func (p *props) fraction(key string, byDefault float64) float64 {
+	value := p.text(key, "")
+	if value == "" {
+		return byDefault
+	}
+	f, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		p.fail(key, "%q is no number", value)
+		return byDefault
+	}
+	return min(max(f, 0.5), 1)
+}
+
 func (p *props) has(key string) bool {
 	_, ok := p.values[key]
 	return ok

@@ -57,13 +57,25 @@ func (p *props) sasl(credentials func(context.Context) (Credentials, error)) sas
 		}
 		return aws.ManagedStreamingIAM(func(ctx context.Context) (aws.Auth, error) {
 			c, err := credentials(ctx)
-			return aws.Auth{AccessKey: c.AccessKeyID, SecretKey: c.SecretAccessKey, SessionToken: c.SessionToken, UserAgent: "mirrorless"}, err
+			if err != nil {
+				return aws.Auth{}, &credentialsError{err}
+			}
+			return aws.Auth{AccessKey: c.AccessKeyID, SecretKey: c.SecretAccessKey, SessionToken: c.SessionToken, UserAgent: "mirrorless"}, nil
 		})
+	case "OAUTHBEARER":
+		return p.oauth()
 	default:
-		p.fail(key, "%s is not supported: set PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or AWS_MSK_IAM", mechanism)
+		p.fail(key, "%s is not supported: set PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM", mechanism)
 		return nil
 	}
 }
+
+// credentialsError is that of credentials of AWS that could not be got; no
+// broker was asked.
+type credentialsError struct{ err error }
+
+func (e *credentialsError) Error() string { return "get credentials of AWS: " + e.err.Error() }
+func (e *credentialsError) Unwrap() error { return e.err }
 
 // watched tells connections when the broker has accepted the mechanism and the
 // login begins.

@@ -169,8 +169,10 @@ func (s settings) checkConnection(alias string) (username string) {
 		if protocol == "sasl_plaintext" {
 			s.report.err(s.values["security.protocol"], "AWS_MSK_IAM needs TLS: set SASL_SSL")
 		}
+	case "OAUTHBEARER":
+		s.checkToken(alias, mechanism, jaas)
 	default:
-		const hint = "set sasl.mechanism to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or AWS_MSK_IAM"
+		const hint = "set sasl.mechanism to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM"
 		if !written {
 			s.report.err(s.values["security.protocol"], "%s has no sasl.mechanism, and Kafka's default, GSSAPI, is not supported: %s", alias, hint)
 		} else {
@@ -201,6 +203,29 @@ func (s settings) checkCredentials(alias string, mechanism entry, jaas JAAS, has
 	for _, option := range []string{"username", "password"} {
 		if _, ok := jaas.Options[option]; !ok {
 			s.report.err(e, "the option %s is missing", option)
+		}
+	}
+}
+
+// checkToken judges what OAUTHBEARER needs: where tokens come from, and
+// credentials for that, in keys of their own or in the JAAS line as before Kafka
+// 4.1.
+func (s settings) checkToken(alias string, mechanism entry, jaas JAAS) {
+	const endpoint = "sasl.oauthbearer.token.endpoint.url"
+	where, ok := s.values[endpoint]
+	if !ok {
+		s.report.err(mechanism, "OAUTHBEARER needs tokens for %s: set %s", alias, endpoint)
+		return
+	}
+	if strings.HasPrefix(where.value, "file:") || reference.MatchString(s.values["sasl.jaas.config"].value) {
+		return
+	}
+	for _, c := range []struct{ key, option string }{
+		{"sasl.oauthbearer.client.credentials.client.id", "clientId"},
+		{"sasl.oauthbearer.client.credentials.client.secret", "clientSecret"},
+	} {
+		if _, ok := s.values[c.key]; !ok && jaas.Options[c.option] == "" {
+			s.report.err(mechanism, "OAUTHBEARER needs credentials for %s: set %s", alias, c.key)
 		}
 	}
 }

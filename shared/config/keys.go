@@ -370,11 +370,27 @@ func clusterKeys() []Key {
 		},
 		{
 			Name: "sasl.mechanism", Group: clusterGroup, Kind: Text, Default: "GSSAPI", Places: everywhere,
-			Sentence: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or AWS_MSK_IAM. Kafka's default, GSSAPI, is not supported.",
+			Sentence: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM. Kafka's default, GSSAPI, is not supported.",
 		},
 		{
 			Name: "sasl.jaas.config", Group: clusterGroup, Kind: Secret, Places: everywhere,
-			Sentence: "Credentials for PLAIN and SCRAM, as Kafka's JaasContext reads them. AWS_MSK_IAM takes the function's own role instead.",
+			Sentence: "Credentials for PLAIN and SCRAM, as Kafka's JaasContext reads them; for OAUTHBEARER, they may be in sasl.oauthbearer.client.credentials.client.id and .client.secret instead. AWS_MSK_IAM takes the function's own role instead.",
+		},
+		{
+			Name: "sasl.oauthbearer.token.endpoint.url", Group: clusterGroup, Kind: Text, Places: everywhere,
+			Sentence: "Where OAUTHBEARER gets its tokens, by the client credentials grant: an https, http or file URL.",
+		},
+		{
+			Name: "sasl.oauthbearer.client.credentials.client.id", Group: clusterGroup, Kind: Text, Places: everywhere,
+			Sentence: "Who asks for tokens; clientId in the JAAS line where it is missing.",
+		},
+		{
+			Name: "sasl.oauthbearer.client.credentials.client.secret", Group: clusterGroup, Kind: Secret, Places: everywhere,
+			Sentence: "The secret of who asks; clientSecret in the JAAS line where it is missing.",
+		},
+		{
+			Name: "sasl.oauthbearer.scope", Group: clusterGroup, Kind: Text, Places: everywhere,
+			Sentence: "Scope of the tokens; scope in the JAAS line where it is missing.",
 		},
 		{
 			Name: "ssl.truststore.location", Group: clusterGroup, Kind: Text, Places: everywhere,

@@ -80,16 +80,13 @@ func silentConnectionKeys() []string {
 		sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
 		sasl.oauthbearer.assertion.private.key.passphrase
 		sasl.oauthbearer.assertion.template.file
-		sasl.oauthbearer.client.credentials.client.id
-		sasl.oauthbearer.client.credentials.client.secret
 		sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience
 		sasl.oauthbearer.expected.issuer sasl.oauthbearer.header.urlencode
 		sasl.oauthbearer.jwks.endpoint.refresh.ms
 		sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
 		sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
 		sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class
-		sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name
-		sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
+		sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
 		ssl.engine.factory.class ssl.keymanager.algorithm ssl.protocol ssl.provider
 		ssl.secure.random.implementation ssl.trustmanager.algorithm`)
 }
