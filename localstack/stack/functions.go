@@ -7,6 +7,8 @@ import (
 	"io"
 	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"mirrorless/localstack/runtimeapi"
@@ -47,11 +49,40 @@ func InProcess(parts *function.Parts) (Functions, error) {
 		p.handlers[name] = h
 		errs = append(errs, err)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	if once := (setUpError{}).with(errors.Join(errs...)); once != nil {
+		return nil, once
 	}
 	return p, nil
 }
+
+// setUpError is what hinders the functions, on one line. They share the
+// clusters, and each finds the same wrong.
+type setUpError []error
+
+// with adds the errors that err joins, each text once. An error that wraps
+// several has words of its own, and stays whole.
+func (e setUpError) with(err error) setUpError {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(joined.Unwrap()...).Error() {
+		for _, each := range joined.Unwrap() {
+			e = e.with(each)
+		}
+		return e
+	}
+	if err == nil || slices.ContainsFunc(e, func(said error) bool { return said.Error() == err.Error() }) {
+		return e
+	}
+	return append(e, err)
+}
+
+func (e setUpError) Error() string {
+	texts := make([]string, len(e))
+	for i, err := range e {
+		texts[i] = strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (e setUpError) Unwrap() []error { return e }
 
 type inProcess struct {
 	parts    *function.Parts
