@@ -24,7 +24,7 @@ func configCommand() *cobra.Command {
 		Long: `config reads an mm2.properties file and prints the clusters, the flows with the
 settings that are in force, what is odd, what is wrong, and what run would do.
 It opens no connection. It exits with 1 if the file has errors.`,
-		Args: cobra.ExactArgs(1),
+		Args: needsFile(propertiesFile),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := loadConfig(args[0])
 			if err != nil {
@@ -95,8 +95,39 @@ func writeClusters(w io.Writer, clusters []config.Cluster) {
 			}
 		}
 		fmt.Fprintf(t, "  %s\t%s\t%s\n", c.Alias, cmp.Or(strings.Join(c.BootstrapServers, ", "), "no servers"), how)
+		if trust := trustOf(c); trust != "" {
+			fmt.Fprintf(t, "\t%s\n", trust)
+		}
 	}
 	t.Flush()
+}
+
+// trustOf says whom a cluster with TLS is taken for, and what it is shown; it is
+// "" without TLS.
+func trustOf(c config.Cluster) string {
+	if !strings.HasSuffix(c.SecurityProtocol, "SSL") {
+		return ""
+	}
+	client := c.Client(config.Admin)
+	trust := "TLS: trusts the authorities of this machine"
+	switch {
+	case client["ssl.truststore.certificates"] != "":
+		trust = "TLS: trusts ssl.truststore.certificates"
+	case c.TruststoreLocation != "":
+		trust = "TLS: trusts " + c.TruststoreLocation
+	}
+	if check := c.EndpointIdentification; check != nil && *check == "" {
+		trust += ", does not check host names"
+	} else {
+		trust += ", checks host names"
+	}
+	switch store := client["ssl.keystore.location"]; {
+	case client["ssl.keystore.key"] != "":
+		trust += ", shows the certificate of ssl.keystore.certificate.chain"
+	case store != "":
+		trust += ", shows the certificate of " + store
+	}
+	return trust
 }
 
 // writeFlow prints the settings that are in force for f.

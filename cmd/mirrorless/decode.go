@@ -29,7 +29,7 @@ file, as mirror reads them; - reads standard input.
 
 Keys, values and header values are shown by their sizes; --json prints them in
 hex. What mirror would refuse is an error, which says what the file looks like.`,
-		Args: cobra.ExactArgs(1),
+		Args: needsFile("an event in JSON, or - for stdin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			event, err := readEvent(args[0], cmd.InOrStdin())
 			if err != nil {

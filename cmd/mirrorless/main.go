@@ -121,12 +121,14 @@ same mm2.properties file. Start with
   mirrorless config mm2.properties   what the file means, and what is odd in it
   mirrorless help exit-codes         what the exit codes mean`,
 		Args:          cobra.NoArgs,
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cmd.Help()
 		},
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit(exitUsage, err) })
 	cobra.EnableCommandSorting = false
 	root.AddCommand(commands()...)
@@ -144,6 +146,22 @@ same mm2.properties file. Start with
 		}
 	}
 	return root
+}
+
+// propertiesFile is the FILE of most commands.
+const propertiesFile = "an mm2.properties file"
+
+// needsFile wants one argument, which is described by what.
+func needsFile(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch len(args) {
+		case 0:
+			return fmt.Errorf("%s needs FILE, %s; see %s --help", cmd.Name(), what, cmd.CommandPath())
+		case 1:
+			return nil
+		}
+		return fmt.Errorf("%s takes one FILE, %s, and got %d: %s; see %s --help", cmd.Name(), what, len(args), strings.Join(args, ", "), cmd.CommandPath())
+	}
 }
 
 // exitCodesTopic is a help topic: a command that only explains.

@@ -54,7 +54,7 @@ deployed stack.
 It exits with 0 if there is nothing to change, with 2 if there is, and with 1 if
 anything is wrong: the file, a right, a cluster that cannot be reached.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+			if err := needsFile(propertiesFile)(cmd, args); err != nil {
 				return err // 2 would say that there are changes
 			}
 			all, err := gatherPlans(cmd.Context(), args[0], flags)

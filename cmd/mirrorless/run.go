@@ -47,7 +47,7 @@ functions are the binaries of "make build", and their state is in DynamoDB.`,
 				// As MirrorMaker 2 has it: --clusters B C
 				o.clusters, args = append(o.clusters, args[min(1, len(args)):]...), args[:min(1, len(args))]
 			}
-			return cobra.ExactArgs(1)(cmd, args)
+			return needsFile(propertiesFile)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runFile(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], o)

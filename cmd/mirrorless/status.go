@@ -45,7 +45,7 @@ reads the state that the last one left, and both clusters. It changes nothing.
 
 It exits with 3 where there is no answer, because a cluster or the state cannot be
 reached; with --check also with 1 where the answer is no.`,
-		Args: cobra.ExactArgs(1),
+		Args: needsFile(propertiesFile),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			seen, err := gatherStatus(cmd.Context(), args[0], flags)
 			if err != nil {

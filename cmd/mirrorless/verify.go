@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -51,7 +52,7 @@ The heartbeats topic never rests, so it is compared only if --topics matches it.
 
 It exits with 0 if all is equal, with 1 if anything differs, is behind or cannot
 be proved, with 3 if a cluster cannot be reached.`,
-		Args: cobra.ExactArgs(1),
+		Args: needsFile(propertiesFile),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return verifyFile(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], flags)
 		},
@@ -106,11 +107,18 @@ func verifyFile(ctx context.Context, out, logs io.Writer, file string, flags ver
 	all := struct {
 		Verdict verify.Verdict `json:"verdict"`
 		Flows   []verified     `json:"flows"`
+		// Skipped are flows that copy none of the wanted topics.
+		Skipped []string `json:"skipped,omitempty"`
 	}{Verdict: verify.VerdictEqual, Flows: []verified{}}
 	var failure error
 	for _, f := range flows {
 		var got verified
 		got, failure = verifyFlow(ctx, logs, f, names, flags)
+		if errors.Is(failure, errNothingToCompare) {
+			failure = nil
+			all.Skipped = append(all.Skipped, f.String())
+			continue
+		}
 		if len(got.Topics) > 0 {
 			all.Flows = append(all.Flows, got)
 		}
@@ -119,13 +127,16 @@ func verifyFile(ctx context.Context, out, logs io.Writer, file string, flags ver
 			break
 		}
 	}
+	if failure == nil && len(all.Flows) == 0 {
+		return nothingToCompare(flows, flags.topics)
+	}
 	if flags.json {
 		e := json.NewEncoder(out)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", "  ")
 		err = e.Encode(all)
 	} else {
-		err = printVerified(out, all.Flows, flags.differences)
+		err = printVerified(out, all.Flows, all.Skipped, flags.differences)
 	}
 	switch {
 	case err != nil:
@@ -140,6 +151,22 @@ func verifyFile(ctx context.Context, out, logs io.Writer, file string, flags ver
 		return exit(exitFailed, nil)
 	}
 	return nil
+}
+
+// errNothingToCompare is of a flow that copies none of the wanted topics.
+var errNothingToCompare = errors.New("no topic is to be compared")
+
+// nothingToCompare is the answer where no flow has such a topic.
+func nothingToCompare(flows []config.Flow, wanted string) error {
+	which := ""
+	if wanted != "" {
+		which = " that matches --topics " + wanted
+	}
+	names := make([]string, len(flows))
+	for i, f := range flows {
+		names[i] = f.String()
+	}
+	return fmt.Errorf("%s: no topic%s is to be compared; see mirrorless config for which are copied", strings.Join(names, ", "), which)
 }
 
 func verifyFailure(err error) error {
@@ -215,7 +242,7 @@ func pairsOf(ctx context.Context, f config.Flow, names flow.Patterns, dial func(
 		pairs = append(pairs, verify.Pair{Source: topic, Target: selector.Remote(topic)})
 	}
 	if len(pairs) == 0 {
-		return nil, left, fmt.Errorf("%s: no topic of %s is to be compared; see mirrorless config for which are copied", f, f.Source)
+		return nil, left, errNothingToCompare
 	}
 	slices.SortFunc(pairs, func(p, q verify.Pair) int {
 		if p.Source < q.Source {

@@ -13,7 +13,7 @@ import (
 
 // printVerified prints a line a topic, the first differences under it, and a
 // sentence for each flow.
-func printVerified(w io.Writer, flows []verified, most int) error {
+func printVerified(w io.Writer, flows []verified, skipped []string, most int) error {
 	out := bufio.NewWriter(w)
 	for _, v := range flows {
 		for _, t := range v.Topics {
@@ -23,6 +23,9 @@ func printVerified(w io.Writer, flows []verified, most int) error {
 			fmt.Fprintf(out, "%s: not compared, for it never rests; --topics %s compares it\n", topic, topic)
 		}
 		fmt.Fprintf(out, "%s: %s\n", v.Flow, v.Sentence)
+	}
+	for _, f := range skipped {
+		fmt.Fprintf(out, "%s: skipped, for it copies no topic that is to be compared.\n", f)
 	}
 	return out.Flush()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,8 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// The stories in testdata/verify have two clusters, which a file mm2.properties
-// names A and B, and a command that writes to them.
+// The stories in testdata/verify have two clusters, which the files
+// mm2.properties (A->B) and both.properties (both flows) name A and B, and a command that writes to them.
 func TestVerifyScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/verify",
@@ -31,7 +32,10 @@ func TestVerifyScripts(t *testing.T) {
 				env.Setenv(alias, c.ListenAddrs()[0])
 			}
 			text := fmt.Sprintf("clusters = A, B\nA.bootstrap.servers = %s\nB.bootstrap.servers = %s\nA->B.enabled = true\n", env.Getenv("A"), env.Getenv("B"))
-			return os.WriteFile(filepath.Join(env.WorkDir, "mm2.properties"), []byte(text), 0o600)
+			both := text + "B->A.enabled = true\n"
+			return errors.Join(
+				os.WriteFile(filepath.Join(env.WorkDir, "mm2.properties"), []byte(text), 0o600),
+				os.WriteFile(filepath.Join(env.WorkDir, "both.properties"), []byte(both), 0o600))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"write": write},
 	})

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -14,30 +16,44 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version, and the commit it was built from",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			info, _ := debug.ReadBuildInfo()
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine(info))
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), version())
 			return err
 		},
 	}
 }
 
+func version() string {
+	info, _ := debug.ReadBuildInfo()
+	return versionLine(info)
+}
+
 // versionLine says which build this is; info is nil in a binary without build
 // information.
 func versionLine(info *debug.BuildInfo) string {
-	version, revision, changed := "(devel)", "", ""
+	version, revision, day, changed := "(devel)", "", "", ""
 	if info != nil {
-		if info.Main.Version != "" {
-			version = info.Main.Version
-		}
+		version = cmp.Or(info.Main.Version, version)
 		for _, s := range info.Settings {
 			switch {
 			case s.Key == "vcs.revision":
-				revision = " " + s.Value[:min(12, len(s.Value))]
+				revision = s.Value[:min(12, len(s.Value))]
+			case s.Key == "vcs.time":
+				day, _, _ = strings.Cut(s.Value, "T")
 			case s.Key == "vcs.modified" && s.Value == "true":
 				changed = " with changes"
 			}
 		}
 	}
-	return fmt.Sprintf("mirrorless %s%s%s %s %s/%s",
-		version, revision, changed, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	commit := "commit unknown (not built in a clone, or with -buildvcs=false)"
+	if revision != "" {
+		commit = "commit " + revision
+		if day != "" {
+			commit += " of " + day
+		}
+		commit += changed
+		if strings.Contains(version, revision) {
+			version = "(devel)" // a pseudo-version says the same
+		}
+	}
+	return fmt.Sprintf("mirrorless %s, %s, %s %s/%s", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
