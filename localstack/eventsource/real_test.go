@@ -137,3 +137,57 @@ func TestARealGroup(t *testing.T) {
 		t.Errorf("the group's lag differs (-want +got):\n%s", diff)
 	}
 }
+
+// A real broker refuses the id of a topic that was deleted, drops the group's
+// offsets with it, and is slow to know the new one.
+func TestARealTopicThatIsCreatedAgain(t *testing.T) {
+	cluster := kafkatest.Start(t, kafka.Options{})
+	seeds := []kgo.Opt{kgo.SeedBrokers(cluster.Seeds()...)}
+	client, err := kgo.NewClient(append(seeds, kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	values := make(chan string, 1000)
+	m, err := eventsource.Start(eventsource.Options{
+		Client: seeds, Topic: topic, Group: group, InstanceID: group,
+		Invoker: eventsource.InvokerFunc(func(_ context.Context, payload []byte) ([]byte, error) {
+			event, err := kafkaevent.Decode(payload)
+			for _, r := range event.Records {
+				values <- string(r.Value)
+			}
+			return nil, err
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Kill()
+	within := time.After(2 * time.Minute)
+	for life, partitions := range []int32{2, 3, 1} {
+		if _, err := admin.CreateTopic(t.Context(), partitions, 1, nil, topic); err != nil {
+			t.Fatal(err)
+		}
+		client.PurgeTopicsFromClient(topic)
+		want := make(map[string]bool)
+		for i := range 100 {
+			value := fmt.Sprintf("%d of life %d", i, life)
+			if err := client.ProduceSync(t.Context(), kgo.StringRecord(value)).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+			want[value] = true
+		}
+		for len(want) > 0 {
+			select {
+			case value := <-values:
+				delete(want, value)
+			case <-within:
+				t.Fatalf("%d records of life %d did not come: %+v", len(want), life, m.Progress())
+			}
+		}
+		if _, err := admin.DeleteTopics(t.Context(), topic); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
