@@ -2,9 +2,52 @@ package status
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
+
+// mostName is how many characters of a name are shown to people: Kafka allows
+// 249 in a topic's, of which a table shows two beside a dozen numbers.
+const mostName = 40
+
+// Name shortens a long name in the middle: its begin and its end tell it apart.
+func Name(name string) string {
+	runes := []rune(name)
+	if len(runes) <= mostName {
+		return name
+	}
+	const tail = mostName / 2
+	return string(runes[:mostName-tail-1]) + "…" + string(runes[len(runes)-tail:])
+}
+
+// Names replaces the long names of a report's topics and groups in a text, as an
+// error, by short ones.
+func Names(r Report) *strings.Replacer {
+	long := map[string]bool{}
+	note := func(name string) {
+		if Name(name) != name {
+			long[name] = true
+		}
+	}
+	for _, t := range r.Topics {
+		note(t.Topic)
+	}
+	for _, h := range r.Holes {
+		note(h.Topic)
+	}
+	for _, g := range r.Groups {
+		note(g.Group)
+	}
+	// One may begin with another.
+	var pairs []string
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(long))) {
+		pairs = append(pairs, name, Name(name))
+	}
+	return strings.NewReplacer(pairs...)
+}
 
 // Count writes a number with a comma for every thousand.
 func Count(n int64) string {

@@ -22,7 +22,7 @@ func Judge(r Report) (Answer, string) {
 	case r.Target.replaced():
 		answer, main = Unknown, replaced(b, r.Target)
 	case r.Source.Error != "":
-		answer, main = Unknown, fmt.Sprintf("%s cannot be judged: %s does not answer (%s)", b, a, short(r.Source.Error))
+		answer, main = Unknown, fmt.Sprintf("%s cannot be judged: %s does not answer (%s)", b, a, f.short(r.Source.Error))
 		if !f.newest.IsZero() {
 			main += fmt.Sprintf("; the newest record it has is %s old", Age(r.At.Sub(f.newest)))
 		}
@@ -31,6 +31,11 @@ func Judge(r Report) (Answer, string) {
 	case f.behind > 0:
 		answer = No
 		main = fmt.Sprintf("%s is %s behind %s in %s", b, counted(f.behind, "record"), a, share(f.late, f.partitions))
+		if r.Target.Error != "" {
+			// It may hold more, what was not stored yet, or have lost some.
+			answer = Unknown
+			main += ", by what is stored"
+		}
 		if !f.oldest.IsZero() {
 			main += fmt.Sprintf("; the oldest of them is %s old", Age(r.At.Sub(f.oldest)))
 		}
@@ -59,6 +64,7 @@ func replaced(b string, c Cluster) string {
 
 // facts are what a sentence is made of, added up over the topics that count.
 type facts struct {
+	names                                         *strings.Replacer
 	partitions, late, unknown, unprepared, failed int
 	behind, expired, lost                         int64
 	oldest, newest                                time.Time
@@ -70,14 +76,15 @@ type facts struct {
 }
 
 func count(r Report) facts {
-	var f facts
+	f := facts{names: Names(r)}
 	for _, t := range r.Topics {
 		if t.Heartbeats {
 			continue
 		}
-		f.fail(t.Topic, t.LastError)
+		name := Name(t.Topic)
+		f.fail(name, t.LastError)
 		for _, p := range t.Partitions {
-			f.add(fmt.Sprintf("%s-%d", t.Topic, p.Partition), p)
+			f.add(fmt.Sprintf("%s-%d", name, p.Partition), p)
 		}
 	}
 	for _, h := range r.Holes {
@@ -103,7 +110,7 @@ func (f *facts) add(name string, p Partition) {
 		f.behind += p.Behind
 	case p.Behind < 0:
 		if f.unknown == 0 {
-			f.why = name + ": " + short(p.Note)
+			f.why = name + ": " + f.short(p.Note)
 		}
 		f.unknown++
 	}
@@ -125,7 +132,7 @@ func (f *facts) fail(name string, failure *Failure) {
 		return
 	}
 	if f.failed == 0 {
-		f.failure = name + ": " + short(failure.Error)
+		f.failure = name + ": " + f.short(failure.Error)
 	}
 	f.failed++
 }
@@ -148,7 +155,7 @@ func (f *facts) notes(r Report) []string {
 		notes[len(notes)-1] += ")"
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Functions)) {
-		notes = append(notes, fmt.Sprintf("%s fails (%s)", name, short(r.Functions[name].Error)))
+		notes = append(notes, fmt.Sprintf("%s fails (%s)", name, f.short(r.Functions[name].Error)))
 	}
 	if f.holes > 0 {
 		is := " are"
@@ -165,7 +172,7 @@ func (f *facts) notes(r Report) []string {
 		notes = append(notes, share(f.unprepared, f.partitions)+" not prepared yet")
 	}
 	if r.Target.Error != "" {
-		notes = append(notes, fmt.Sprintf("%s does not answer (%s)", b, short(r.Target.Error)))
+		notes = append(notes, fmt.Sprintf("%s does not answer (%s)", b, f.short(r.Target.Error)))
 	}
 	return notes
 }
@@ -176,8 +183,9 @@ func share(n, of int) string {
 }
 
 // short is the first line of a text, cut where it is long.
-func short(text string) string {
+func (f *facts) short(text string) string {
 	text, _, _ = strings.Cut(text, "\n")
+	text = f.names.Replace(text)
 	const most = 200
 	if runes := []rune(text); len(runes) > most {
 		text = string(runes[:most]) + "…"

@@ -1,6 +1,7 @@
 package status_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,9 @@ func TestTheSentenceAnswersWhetherTheTargetIsComplete(t *testing.T) {
 	lost.Lost = 1
 	unknown := status.Partition{Prepared: true, Behind: -1, Note: "A does not say where it ends: LEADER_NOT_AVAILABLE"}
 	fresh := status.Partition{Behind: 10}
+	long := "com.example.orders." + strings.Repeat("europe.", 25) + "orders.dead.letters"
+	refused := done()
+	refused.LastError = &status.Failure{Error: "produce A." + long + "-0: refused"}
 	heartbeats := topicOf("heartbeats", late(1, time.Second))
 	heartbeats.Heartbeats = true
 	dark := "connect to cluster A at 127.0.0.1:9 over PLAINTEXT: nothing listens there"
@@ -122,7 +126,11 @@ func TestTheSentenceAnswersWhetherTheTargetIsComplete(t *testing.T) {
 		},
 		"target out of reach, and behind": {
 			status.Report{Target: status.Cluster{Error: "no answer"}, Topics: []status.Topic{topicOf("orders", late(7, 5*time.Minute))}},
-			status.No, "B is 7 records behind A in 1 of 1 partition; the oldest of them is 5m old; B does not answer (no answer).",
+			status.Unknown, "B is 7 records behind A in 1 of 1 partition, by what is stored; the oldest of them is 5m old; B does not answer (no answer).",
+		},
+		"a long name": {
+			status.Report{Topics: []status.Topic{topicOf(long, refused), topicOf(long+".dlq", done())}},
+			status.No, "B holds everything that A had at 12:03:07.412, but copying fails (com.example.orders.….orders.dead.letters-0: produce A.com.example.orders.….orders.dead.letters-0: refused).",
 		},
 		"a partition without a leader": {
 			status.Report{Topics: []status.Topic{topicOf("orders", done(), unknown)}},

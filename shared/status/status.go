@@ -24,7 +24,8 @@ import (
 type Answer string
 
 // The answers. No stands for records that are missing, or may be; Unknown for a
-// cluster that did not answer.
+// cluster that did not answer, whichever of the two: what is stored says where B
+// was, not whether it is still there, nor what it got since.
 const (
 	Yes     Answer = "yes"
 	No      Answer = "no"
@@ -35,7 +36,8 @@ const (
 // -1, times are left out. It holds nothing secret.
 type Report struct {
 	Flow string `json:"flow"` // A->B
-	// Sentence answers "is B complete?", and Answer does so for programs.
+	// Sentence answers "is B complete?", and Answer does so for programs. Long
+	// names are shortened in it as [Name] does.
 	Sentence string `json:"sentence"`
 	Answer   Answer `json:"answer"`
 	// At is when A was asked where its partitions end: whatever was acknowledged
