@@ -182,19 +182,20 @@ func (r *arena) heal(ctx context.Context) {
 	}
 }
 
-// settle waits until B has every record of A, or no more come, and judges.
-func (r *arena) settle(ctx context.Context, t *testing.T, patience time.Duration) map[string]findings {
+// settle waits until B has every record of A, or no more come, and judges what
+// B's transactions have committed, or all.
+func (r *arena) settle(ctx context.Context, t *testing.T, committed bool, patience time.Duration) map[string]findings {
 	t.Helper()
 	source := map[string]map[int32][]entry{}
 	for topic := range tortureTopics {
-		source[topic] = entries(ctx, t, r.a, topic)
+		source[topic] = entries(ctx, t, r.a, topic, false)
 	}
 	for deadline := time.Now().Add(patience); ; {
 		found, missing := map[string]findings{}, 0
 		for topic, partitions := range source {
 			target := map[int32][]entry{}
 			if exists(ctx, t, r.onB, "A."+topic) {
-				target = entries(ctx, t, r.b, "A."+topic)
+				target = entries(ctx, t, r.b, "A."+topic, committed)
 			}
 			var f findings
 			for p := range partitions {

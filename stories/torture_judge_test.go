@@ -20,16 +20,22 @@ type entry struct {
 	digest [sha256.Size]byte
 }
 
-// entries reads every record of a topic, past A's proxies and B's. It shares no
-// code with verify, nor with what copies.
-func entries(ctx context.Context, t testing.TB, c *kafka.Cluster, topic string) map[int32][]entry {
+// entries reads every record of a topic, past the proxies, or only those that
+// committed transactions wrote. It shares no code with verify, nor with what
+// copies.
+func entries(ctx context.Context, t testing.TB, c *kafka.Cluster, topic string, committed bool) map[int32][]entry {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Seeds()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.KeepControlRecords())
+	isolation, ends := kgo.ReadUncommitted(), (*kadm.Client).ListEndOffsets
+	if committed {
+		isolation, ends = kgo.ReadCommitted(), (*kadm.Client).ListCommittedOffsets
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Seeds()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	listed, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
+	listed, err := ends(kadm.NewClient(client), ctx, topic)
 	if err != nil {
 		t.Fatal(err)
 	}

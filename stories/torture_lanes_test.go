@@ -126,8 +126,10 @@ func network(name string, proxies []*faultproxy.Proxy, least, most time.Duration
 
 // Keys of Kafka's requests.
 const (
-	keyProduce = 0
-	keyTxnEnd  = 26
+	keyProduce        = 0
+	keyInitProducer   = 22
+	keyAddPartitions  = 24
+	keyEndTransaction = 26
 )
 
 // networkOfA makes late whatever is sent, a group's commits among it.
@@ -136,7 +138,7 @@ func (r *arena) networkOfA() lane {
 }
 
 func (r *arena) networkOfB() lane {
-	return network("B", r.proxyB, 300*time.Millisecond, 2*time.Second, faultproxy.Requests(keyProduce, keyTxnEnd))
+	return network("B", r.proxyB, 300*time.Millisecond, 2*time.Second, faultproxy.Requests(keyProduce, keyInitProducer, keyAddPartitions, keyEndTransaction))
 }
 
 // storeFaults is the lane of DynamoDB.

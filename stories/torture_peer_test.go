@@ -131,7 +131,7 @@ func torturePeerOnce(t *testing.T, seed uint64, length time.Duration) outcome {
 	p.run().Close()
 	p.start()
 	r.progress(ctx, peerPatience)
-	found := r.settle(ctx, t, 2*time.Minute)
+	found := r.settle(ctx, t, false, 2*time.Minute)
 	r.phase(t, "B was read")
 	printFaults(t, r)
 	return outcomeOf("MirrorMaker 2", found)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -42,16 +43,20 @@ type mode struct {
 	// residual allows second copies of records that are older than the target's
 	// producer expiry, each of which the flow's ledger has to count.
 	residual bool
+	// committed: only what transactions have committed on the target counts.
+	committed bool
 }
 
 var modes = map[string]mode{
-	"default": {residual: true},
+	"default":      {residual: true},
+	"transactions": {properties: []string{"exactly.once.source.support = enabled"}, committed: true},
 }
 
 func modeNames() (names []string) {
 	for name := range modes {
 		names = append(names, name)
 	}
+	slices.Sort(names)
 	return names
 }
 
@@ -259,7 +264,7 @@ func tortureOurs(t *testing.T, m mode, seed uint64, length time.Duration) outcom
 		load.last(t)
 		r.progress(ctx, 10*time.Second)
 	}
-	found := r.settle(ctx, t, 3*time.Minute)
+	found := r.settle(ctx, t, m.committed, 3*time.Minute)
 	r.phase(t, "B was read")
 	printFaults(t, r)
 
