@@ -199,7 +199,7 @@ func (c *connections) cause(f failure) string {
 		return "the broker's certificate has expired, or a clock is wrong"
 	}
 	if _, ok := errors.AsType[tls.AlertError](err); ok || strings.Contains(err.Error(), "remote error: tls") {
-		return fmt.Sprintf("the broker refused the TLS handshake; does it want a client certificate (%s.ssl.keystore.location), or another TLS version?", c.alias)
+		return fmt.Sprintf("the broker refused the TLS handshake; does it want a client certificate that it trusts (%s.ssl.keystore.location), or another TLS version?", c.alias)
 	}
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return "the host name is not known here"
