@@ -295,11 +295,11 @@ func failures(s *stack.Stack) status.Failures {
 	out := status.Failures{}
 	for _, m := range s.Sources().Progress() {
 		if m.Err != nil {
-			out[flow.TopicPartition{Topic: m.Topic, Partition: status.AllPartitions}] = status.Failure{Error: m.Err.Error()}
+			out[flow.TopicPartition{Topic: m.Topic, Partition: status.AllPartitions}] = status.Failure{Error: m.Err.Error(), At: m.LastFailed}
 		}
 		for _, p := range m.Partitions {
 			if p.Err != nil {
-				out[flow.TopicPartition{Topic: m.Topic, Partition: p.Partition}] = status.Failure{Error: p.Err.Error(), Attempts: p.Failed}
+				out[flow.TopicPartition{Topic: m.Topic, Partition: p.Partition}] = status.Failure{Error: p.Err.Error(), At: p.LastFailed, Attempts: p.Failed}
 			}
 		}
 	}

@@ -43,7 +43,9 @@ errors by partition, and the last checkpoint of every group.
 It asks the mirrorless that runs the file on this machine. Where none does, it
 reads the state that the last one left, and both clusters. It changes nothing.
 
-It exits with 3 where there is no answer, because a cluster or the state cannot be
+Long names are shortened in the middle; --json has them in full.
+
+It exits with 3 where there is no answer, because A, B or the state cannot be
 reached; with --check also with 1 where the answer is no.`,
 		Args: needsFile(propertiesFile),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -34,7 +34,7 @@ func printStatus(w io.Writer, seen seenStatus) error {
 		if several {
 			fmt.Fprintf(w, "\n%s\n", r.Flow)
 		}
-		p := printer{w, r}
+		p := printer{w, r, status.Names(r)}
 		p.partitions()
 		p.errors()
 		p.holes()
@@ -48,6 +48,7 @@ func printStatus(w io.Writer, seen seenStatus) error {
 type printer struct {
 	io.Writer
 	status.Report
+	names *strings.Replacer // of long ones, in texts
 }
 
 // table prints a title, and rows under a header.
@@ -83,8 +84,8 @@ func (p printer) partitions() {
 		for _, q := range t.Partitions {
 			all = append(all, row{
 				cells: []string{
-					t.Topic, fmt.Sprint(q.Partition), number(q.Position, "none"), number(q.End, "unknown"), number(q.Behind, "unknown"),
-					p.ago(q.Newest), status.Count(q.Copied), strings.Join(slices.DeleteFunc([]string{t.Note, q.Note}, func(s string) bool { return s == "" }), "; "),
+					status.Name(t.Topic), fmt.Sprint(q.Partition), number(q.Position, "none"), number(q.End, "unknown"), number(q.Behind, "unknown"),
+					p.ago(q.Newest), status.Count(q.Copied), p.names.Replace(strings.Join(slices.DeleteFunc([]string{t.Note, q.Note}, func(s string) bool { return s == "" }), "; ")),
 				},
 				well: q.Behind == 0 && q.Prepared && q.Note == "" && q.LastError == nil,
 			})
@@ -114,7 +115,7 @@ func (p printer) errors() {
 		if f.Attempts > 0 {
 			attempts = status.Count(int64(f.Attempts))
 		}
-		rows = append(rows, []string{what, cmp.Or(attempts, "-"), p.ago(f.At), strings.ReplaceAll(f.Error, "\n", "; ")})
+		rows = append(rows, []string{what, cmp.Or(attempts, "-"), p.ago(f.At), p.names.Replace(strings.ReplaceAll(f.Error, "\n", "; "))})
 	}
 	for _, c := range []status.Cluster{p.Source, p.Target} {
 		if c.Error != "" {
@@ -126,9 +127,9 @@ func (p printer) errors() {
 		add(name, &f)
 	}
 	for _, t := range p.Topics {
-		add(t.Topic, t.LastError)
+		add(status.Name(t.Topic), t.LastError)
 		for _, q := range t.Partitions {
-			add(fmt.Sprintf("%s-%d", t.Topic, q.Partition), q.LastError)
+			add(fmt.Sprintf("%s-%d", status.Name(t.Topic), q.Partition), q.LastError)
 		}
 	}
 	p.table("Last errors", []string{"WHERE", "IN A ROW", "WHEN", "ERROR"}, rows, "")
@@ -145,7 +146,7 @@ func (p printer) holes() {
 	var rows [][]string
 	for _, h := range holes {
 		rows = append(rows, []string{
-			h.Kind, h.Topic, fmt.Sprint(h.Partition), status.Count(h.From), status.Count(h.To - 1), number(h.Records, "unknown"), p.ago(h.Seen),
+			h.Kind, status.Name(h.Topic), fmt.Sprint(h.Partition), status.Count(h.From), status.Count(h.To - 1), number(h.Records, "unknown"), p.ago(h.Seen),
 		})
 	}
 	p.table("Holes: offsets of "+p.Source.Alias+" of which something is not on "+p.Target.Alias,
@@ -155,10 +156,10 @@ func (p printer) holes() {
 func (p printer) groups() {
 	var rows [][]string
 	for _, g := range p.Groups {
-		name := g.Group
+		name := status.Name(g.Group)
 		for _, q := range g.Partitions {
 			rows = append(rows, []string{
-				name, q.Topic, fmt.Sprint(q.Partition), status.Count(q.Upstream), status.Count(q.Downstream), p.ago(q.Written),
+				name, status.Name(q.Topic), fmt.Sprint(q.Partition), status.Count(q.Upstream), status.Count(q.Downstream), p.ago(q.Written),
 			})
 			name = ""
 		}
@@ -168,7 +169,7 @@ func (p printer) groups() {
 	if len(rows) > mostRows {
 		header, rows = []string{"GROUP", "PARTITIONS", "WRITTEN"}, nil
 		for _, g := range p.Groups {
-			rows = append(rows, []string{g.Group, status.Count(int64(len(g.Partitions))), p.ago(g.Written)})
+			rows = append(rows, []string{status.Name(g.Group), status.Count(int64(len(g.Partitions))), p.ago(g.Written)})
 		}
 		more = "--json lists the offsets"
 	}
@@ -183,7 +184,7 @@ func (p printer) eventSources() {
 			if s.PartialFailures {
 				partial = "yes"
 			}
-			rows = append(rows, []string{t.Topic, cmp.Or(s.State, "-"), partial, cmp.Or(s.LastResult, "-"), s.Group})
+			rows = append(rows, []string{status.Name(t.Topic), cmp.Or(s.State, "-"), partial, p.names.Replace(cmp.Or(s.LastResult, "-")), p.names.Replace(s.Group)})
 		}
 	}
 	p.table("Event sources", []string{"TOPIC", "STATE", "PARTIAL FAILURES", "LAST RESULT", "GROUP"}, rows, "")

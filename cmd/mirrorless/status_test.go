@@ -28,7 +28,8 @@ import (
 // The stories in testdata/status have two clusters, a state of A->B in
 // .mirrorless, and mm2.properties that names them. In lag.properties A has a
 // thousand records more than the state knows of; in dark.properties A is not
-// there. The commands serve, hold and silent stand for a mirrorless that runs.
+// there, in unlit.properties B is not, and in behind.properties, where A has the
+// thousand. The commands serve, hold and silent stand for a mirrorless that runs.
 func TestStatusScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata/status",
@@ -56,9 +57,12 @@ func setUpStatus(t *testing.T, env *testscript.Env) error {
 	fillTopic(t, lag, "orders", 1500, now)
 	fillTopic(t, lag, "orders", 1000, now.Add(-4*time.Minute-30*time.Second))
 	fillTopic(t, b, "A.orders", 1500, now)
-	for name, source := range map[string]string{"mm2": a, "lag": lag, "dark": closedAddress(t)} {
+	dark := closedAddress(t)
+	for name, at := range map[string]struct{ a, b string }{
+		"mm2": {a, b}, "lag": {lag, b}, "dark": {dark, b}, "unlit": {a, dark}, "behind": {lag, dark},
+	} {
 		text := strings.Join([]string{
-			"clusters = A, B", "A.bootstrap.servers = " + source, "B.bootstrap.servers = " + b,
+			"clusters = A, B", "A.bootstrap.servers = " + at.a, "B.bootstrap.servers = " + at.b,
 			"A->B.enabled = true", "A->B.topics = orders", "B->A.emit.heartbeats.enabled = false",
 			`A.sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="secret";`, "",
 		}, "\n")
@@ -251,5 +255,32 @@ func TestTheRunFileOfAnotherProcessStays(t *testing.T) {
 	stop()
 	if at, ok, err := readRunFile(dir); err != nil || !ok || at != other {
 		t.Errorf("got %+v, %t, %v", at, ok, err)
+	}
+}
+
+func TestALongNameDoesNotWidenTheTables(t *testing.T) {
+	long := "com.example.orders." + strings.Repeat("europe.", 25) + "orders.dead.letters"
+	failed := status.Failure{Error: "produce A." + long + "-0: refused", At: time.Now()}
+	r := status.Report{
+		Flow: "A->B", At: time.Now(), Source: status.Cluster{Alias: "A"}, Target: status.Cluster{Alias: "B"},
+		Topics: []status.Topic{{
+			Topic: long, Remote: "A." + long, EventSource: &status.EventSource{Group: "mirrorless/dev/A/B/" + long},
+			Partitions: []status.Partition{{Prepared: true, LastError: &failed, Note: "A." + long + " was created again on B"}},
+		}},
+		Holes:  []status.Hole{{Kind: "null headers", Topic: long, To: 1}},
+		Groups: []status.Group{{Group: long, Partitions: []status.GroupPartition{{Topic: "A." + long}}}},
+	}
+	r.Answer, r.Sentence = status.Judge(r)
+	var out strings.Builder
+	if err := printStatus(&out, seenStatus{reports: []status.Report{r}}); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := len([]rune(line)); strings.HasPrefix(line, "  ") && n > 170 {
+			t.Errorf("got a row of %d characters, want at most 170: %s", n, line)
+		}
+	}
+	if want := "com.example.orders.….orders.dead.letters-0 "; !strings.Contains(out.String(), want) {
+		t.Errorf("got no %q in\n%s", want, out.String())
 	}
 }
