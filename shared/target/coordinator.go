@@ -81,29 +81,28 @@ const (
 	olderEndTxn  = 4
 )
 
-// renew bumps the epoch (KIP-360). A broker before 2.5 would not compare the
-// epoch with the one that it has, so there it is another invocation's begin.
-func (w *wire) renew(ctx context.Context, id string, producer batch.Producer, limit time.Duration) (batch.Producer, error) {
-	spoken, err := w.protocol(ctx)
-	if err != nil || spoken.implicit {
-		return producer, err
+// initProducer asks for an epoch with a time-out for transactions, of which the
+// brokers' transaction.max.timeout.ms is the limit. Nobody without a right to
+// describe the cluster is told what that is, so a lower one is tried.
+func (w *wire) initProducer(ctx context.Context, client *kgo.Client, req *kmsg.InitProducerIDRequest, limit time.Duration) (*kmsg.InitProducerIDResponse, error) {
+	for {
+		w.mu.Lock()
+		if w.longest > 0 {
+			limit = min(limit, w.longest)
+		}
+		w.mu.Unlock()
+		req.TransactionTimeoutMillis = int32(max(limit, time.Second) / time.Millisecond)
+		resp, err := req.RequestWith(ctx, client)
+		if err == nil {
+			err = kerr.ErrorForCode(resp.ErrorCode)
+		}
+		if !errors.Is(err, kerr.InvalidTransactionTimeout) || limit <= time.Second {
+			return resp, err
+		}
+		w.mu.Lock()
+		w.longest = limit / 2
+		w.mu.Unlock()
 	}
-	req := kmsg.NewPtrInitProducerIDRequest()
-	req.TransactionalID = new(id)
-	req.TransactionTimeoutMillis = int32(limit / time.Millisecond)
-	req.ProducerID, req.ProducerEpoch = producer.ID, producer.Epoch
-	resp, err := req.RequestWith(ctx, spoken.client)
-	if err == nil {
-		err = kerr.ErrorForCode(resp.ErrorCode)
-	}
-	const compares = 3
-	switch {
-	case err != nil:
-		return producer, err
-	case resp.Version < compares:
-		return producer, kerr.ProducerFenced
-	}
-	return batch.Producer{ID: resp.ProducerID, Epoch: resp.ProducerEpoch}, nil
 }
 
 func (w *wire) begin(ctx context.Context, id string, limit time.Duration) (batch.Producer, error) {
@@ -113,29 +112,40 @@ func (w *wire) begin(ctx context.Context, id string, limit time.Duration) (batch
 	}
 	req := kmsg.NewPtrInitProducerIDRequest()
 	req.TransactionalID = new(id)
-	req.TransactionTimeoutMillis = int32(limit / time.Millisecond)
-	var last error
 	for wait := newBackoff(); ; {
-		resp, err := req.RequestWith(ctx, spoken.client)
+		resp, err := w.initProducer(ctx, spoken.client, req, limit)
 		if err == nil {
-			err = kerr.ErrorForCode(resp.ErrorCode)
-		}
-		ke, refused := errors.AsType[*kerr.Error](err)
-		switch {
-		case err == nil:
 			return batch.Producer{ID: resp.ProducerID, Epoch: resp.ProducerEpoch}, nil
-		case errors.Is(err, kerr.InvalidTransactionTimeout) && req.TransactionTimeoutMillis > 1000:
-			req.TransactionTimeoutMillis /= 2 // the brokers' transaction.max.timeout.ms is lower
-			continue
-		case refused && !ke.Retriable && !errors.Is(err, kerr.ConcurrentTransactions):
+		}
+		if ke, ok := errors.AsType[*kerr.Error](err); ok && !ke.Retriable && !errors.Is(err, kerr.ConcurrentTransactions) {
 			return batch.Producer{}, err
 		}
 		// What the one before left open is being ended, or the coordinator moves.
-		last = err
 		if !wait.next(ctx) {
-			return batch.Producer{}, fmt.Errorf("%w (last answer: %w)", context.Cause(ctx), last)
+			return batch.Producer{}, fmt.Errorf("%w (last answer: %w)", context.Cause(ctx), err)
 		}
 	}
+}
+
+// renew bumps the epoch (KIP-360). A broker before 2.5 would not compare the
+// epoch with the one that it has, so there it is another invocation's begin.
+func (w *wire) renew(ctx context.Context, id string, producer batch.Producer, limit time.Duration) (batch.Producer, error) {
+	spoken, err := w.protocol(ctx)
+	if err != nil || spoken.implicit {
+		return producer, err
+	}
+	req := kmsg.NewPtrInitProducerIDRequest()
+	req.TransactionalID = new(id)
+	req.ProducerID, req.ProducerEpoch = producer.ID, producer.Epoch
+	resp, err := w.initProducer(ctx, spoken.client, req, limit)
+	const compares = 3
+	switch {
+	case err != nil:
+		return producer, err
+	case resp.Version < compares:
+		return producer, kerr.ProducerFenced
+	}
+	return batch.Producer{ID: resp.ProducerID, Epoch: resp.ProducerEpoch}, nil
 }
 
 func (w *wire) end(ctx context.Context, id string, producer batch.Producer, commit bool) (batch.Producer, error) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -24,8 +25,10 @@ type wire struct {
 	mu      sync.Mutex
 	leaders map[flow.TopicPartition]int32
 	senders map[int32]*sender
-	// transactions is empty until the first one.
+	// transactions is empty until the first one. longest is the longest time-out of
+	// them that is not known to be refused, 0 for any.
 	transactions protocol
+	longest      time.Duration
 }
 
 func newWire(client *kgo.Client) *wire {

@@ -20,6 +20,9 @@ import (
 // asked for since another call of this process, or where a commit's outcome is
 // unknown: ask again how the partition stands.
 func (t *Transactions) Append(ctx context.Context, p Partition, c Cursor, records []batch.Record, upstream Upstream) (Appended, error) {
+	if len(records) == 0 {
+		return Appended{Cursor: c}, nil
+	}
 	s := t.take(p, c)
 	if s == nil || s.unsettled {
 		return Appended{Cursor: c}, errNoSession
