@@ -38,8 +38,8 @@ type Parts struct {
 	// business.
 	EventSources topics.EventSources
 	Logger       *slog.Logger
-	// AWS is the account in which topics keeps the event sources of Stack, nil
-	// where that is not its business.
+	// AWS is the account in which topics keeps the event sources of Stack, and
+	// whose identity logs in to Amazon MSK; nil where there is none.
 	AWS *aws.Config
 	// ClientOptions are applied to every Kafka client last.
 	ClientOptions []kgo.Opt
@@ -76,7 +76,11 @@ func (p *Parts) dial(alias string, role config.Role, properties map[string]strin
 	if c := p.clients[key]; c != nil {
 		return c, nil
 	}
-	c, err := cluster.Dial(alias, properties, p.ClientOptions...)
+	options := p.ClientOptions
+	if p.AWS != nil && p.AWS.Credentials != nil {
+		options = append(slices.Clip(options), withCredentials(p.AWS.Credentials))
+	}
+	c, err := cluster.Dial(alias, properties, options...)
 	if err != nil {
 		return nil, err
 	}
