@@ -28,6 +28,9 @@ func (m *Mirror) goBack(ctx context.Context, l *lot, lost *target.LostError) {
 		return
 	}
 	first, ok := fromEnd(runs, lost.Records)
+	if m.Settings.ExactlyOnce { // the ends of transactions take offsets too
+		first, ok = fromOffset(runs, lost.End, l.pos), true
+	}
 	if !ok {
 		l.fail(fmt.Errorf("%w, more than the run map knows of", lost))
 		return
@@ -39,7 +42,9 @@ func (m *Mirror) goBack(ctx context.Context, l *lot, lost *target.LostError) {
 		return
 	}
 	l.pos.Upstream, l.pos.Downstream = first.Upstream, first.Downstream
-	l.pos.Sequence = batch.Advance(l.pos.Sequence, -int(lost.Records))
+	if !m.Settings.ExactlyOnce {
+		l.pos.Sequence = batch.Advance(l.pos.Sequence, -int(lost.Records))
+	}
 	l.open = before(l.open, first.Upstream)
 	l.pos.Runs = l.open.pack()
 	l.changed, l.rewound = true, true
@@ -82,6 +87,17 @@ func fromEnd(runs []offsets.Run, n int64) (offsets.Run, bool) {
 		n -= r.Length
 	}
 	return offsets.Run{}, false
+}
+
+// fromOffset is the place of the first copied record at or behind an offset of the
+// target, or where the next one belongs if there is none.
+func fromOffset(runs []offsets.Run, downstream int64, pos state.Position) offsets.Run {
+	for _, r := range runs {
+		if skip := max(downstream-r.Downstream, 0); skip < r.Length {
+			return offsets.Run{Upstream: r.Upstream + skip, Downstream: downstream, Length: r.Length - skip}
+		}
+	}
+	return offsets.Run{Upstream: pos.Upstream, Downstream: downstream}
 }
 
 // before is what runs hold of records below an upstream offset.

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"mirrorless/shared/config"
 	"mirrorless/shared/flow"
 	"mirrorless/shared/mirror"
 	"mirrorless/shared/mm2"
@@ -217,4 +218,20 @@ func TestWhatIsCommittedStaysAlthoughTheSourceShowsOtherRecordsNow(t *testing.T)
 	if got := w.position(); got.Upstream != 20 {
 		t.Errorf("got position %d, want 20", got.Upstream)
 	}
+}
+
+func TestInTransactionsWhatTheTargetLostIsCopiedAgainByItsOffset(t *testing.T) {
+	w := newTxWorld(t)
+	w.settings.Recreated = config.RecreatedCopy
+	w.must(w.cold(), numbered(0, 10))
+	// The position knows of two more records, which an election has lost with the
+	// end of their transaction.
+	pos := w.position()
+	pos.Upstream, pos.Downstream, pos.Copied = 12, 14, 12
+	pos.Runs = offsets.AppendChunk(nil, []offsets.Run{{Upstream: 0, Downstream: 0, Length: 10}, {Upstream: 10, Downstream: 11, Length: 2}})
+	if _, err := w.store.Advance(t.Context(), map[flow.TopicPartition]state.Position{orders0: pos}); err != nil {
+		t.Fatal(err)
+	}
+	w.must(w.cold(), numbered(10, 20))
+	w.want(0, 20)
 }
