@@ -236,7 +236,7 @@ func planFlow(ctx context.Context, c *config.Config, f config.Flow, open openPar
 		return topics.Plan{}, err
 	}
 	p.Config, p.Settings, p.Logger = c, f, slog.New(slog.DiscardHandler)
-	p.ClientOptions = []kgo.Opt{kgo.DisableClientMetrics()}
+	p.ClientOptions = []kgo.Opt{kgo.DisableClientMetrics(), account()}
 	defer p.Close()
 	plan, err := function.Plan(ctx, p)
 	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {

@@ -209,7 +209,7 @@ type runner struct {
 }
 
 func (r *runner) start(ctx context.Context, o stack.Options) error {
-	o.ClientOptions = r.client
+	o.ClientOptions = append(slices.Clip(r.client), account())
 	s, err := stack.Start(ctx, o)
 	if err != nil {
 		return err

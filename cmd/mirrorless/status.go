@@ -261,7 +261,7 @@ func readFlowStatus(ctx context.Context, left leftState, f config.Flow, timeout 
 func flowStatus(ctx context.Context, o status.Options) (status.Report, error) {
 	f := o.Settings
 	dial := func(alias string, properties map[string]string) (*kgo.Client, error) {
-		return cluster.Dial(alias, properties, kgo.DisableClientMetrics())
+		return cluster.Dial(alias, properties, kgo.DisableClientMetrics(), account())
 	}
 	if o.Source, o.SourceErr = dial(f.Source, f.SourceClient(config.Consumer)); o.Source != nil {
 		defer o.Source.Close()

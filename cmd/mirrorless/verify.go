@@ -186,7 +186,7 @@ func verifyFlow(ctx context.Context, logs io.Writer, f config.Flow, names flow.P
 		return func(ctx context.Context) (*kgo.Client, error) {
 			ctx, cancel := context.WithTimeout(ctx, reachWithin)
 			defer cancel()
-			return cluster.Connect(ctx, alias, properties, kgo.DisableClientMetrics())
+			return cluster.Connect(ctx, alias, properties, kgo.DisableClientMetrics(), account())
 		}
 	}
 	o := verify.Options{
