@@ -219,9 +219,18 @@ func (c *classifier) rightPlaces(p placement, name string, k clientKey) string {
 	return strings.Join(places, " or ")
 }
 
+// declared lists the declared clusters.
+func (c *classifier) declared() string {
+	names := make([]string, len(c.doc.aliases))
+	for i, alias := range c.doc.aliases {
+		names[i] = named(alias)
+	}
+	return strings.Join(names, ", ")
+}
+
 // undeclared explains a flow key that fits no two declared clusters.
 func (c *classifier) undeclared(e entry) {
-	declared := strings.Join(c.doc.aliases, ", ")
+	declared := c.declared()
 	left, right, _ := strings.Cut(e.key, "->")
 	name := right
 	for _, alias := range c.doc.aliases {
@@ -266,7 +275,7 @@ func (c *classifier) unknown(e entry, p placement) {
 		}
 	}
 	if alias, name, ok := c.undeclaredCluster(e, p); ok {
-		declared := strings.Join(c.doc.aliases, ", ")
+		declared := c.declared()
 		if i := slices.IndexFunc(c.doc.aliases, func(a string) bool { return strings.EqualFold(a, alias) }); i >= 0 {
 			c.report.warn(e, "does nothing: there is no %s in clusters, which has %s; write %s.%s", alias, declared, c.doc.aliases[i], name)
 			return

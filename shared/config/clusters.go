@@ -65,7 +65,7 @@ func (s settings) bootstrapServers(alias string, declared entry) []string {
 	const key = "bootstrap.servers"
 	e, ok := s.values[key]
 	if odd := oddIn(alias); !ok && odd != "" {
-		s.report.err(entry{line: declared.line, key: "clusters"}, "the alias %s has %s in it: only commas part aliases, and all else belongs to them; write clusters = %s", alias, odd, strings.Join(plainAliases(declared.value), ", "))
+		s.report.err(entry{line: declared.line, key: "clusters"}, "the alias %s has %s in it: only commas part aliases, and all else belongs to them; write clusters = %s", named(alias), odd, strings.Join(plainAliases(declared.value), ", "))
 		return nil
 	}
 	if !ok {
@@ -129,6 +129,15 @@ func oddIn(alias string) string {
 		return "a bracket"
 	}
 	return ""
+}
+
+// named is an alias in a message, in quotation marks where its ends would not
+// be seen.
+func named(alias string) string {
+	if odd := oddIn(alias); odd == "" || odd == "a quotation mark" {
+		return alias
+	}
+	return `"` + alias + `"`
 }
 
 // plainAliases guesses the aliases that a value of `clusters` was to have.

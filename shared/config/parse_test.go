@@ -405,8 +405,12 @@ func TestAliasesWithQuotesOrBlanksAreNamedAsTheCause(t *testing.T) {
 			}
 		}
 	}
+	c := config.Parse("f", []byte("clusters = A B"+rest), config.Sources{})
+	if !says(c.Errors, "clusters", `the alias "A B" has`) || !says(c.Warnings, "A.bootstrap.servers", `which has "A B"`) {
+		t.Errorf("want the alias in quotation marks, got %v %v", c.Warnings, c.Errors)
+	}
 	// A blank in an alias is allowed to who means it.
-	c := config.Parse("f", []byte("clusters = my A, B\nmy\\ A.bootstrap.servers = a:9092\nB.bootstrap.servers = b:9092\nB->my\\ A.enabled = true\n"), config.Sources{})
+	c = config.Parse("f", []byte("clusters = my A, B\nmy\\ A.bootstrap.servers = a:9092\nB.bootstrap.servers = b:9092\nB->my\\ A.enabled = true\n"), config.Sources{})
 	if len(c.Errors)+len(c.Warnings) > 0 || len(c.Enabled()) != 1 {
 		t.Errorf("got %v %v", c.Warnings, c.Errors)
 	}
