@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,10 +136,10 @@ func TestARefusedFetchOfAnIdleTopicEnds(t *testing.T) {
 		o.Log = log.logger()
 		m := w.start(o)
 		time.Sleep(10 * time.Second)
-		refuse := true
+		var answered atomic.Bool
 		w.cluster.ControlKey(int16(kmsg.Fetch), func(request kmsg.Request) (kmsg.Response, error, bool) {
 			w.cluster.KeepControl()
-			if !refuse {
+			if answered.Load() {
 				return nil, nil, false
 			}
 			req := request.(*kmsg.FetchRequest)
@@ -160,7 +161,7 @@ func TestARefusedFetchOfAnIdleTopicEnds(t *testing.T) {
 		if err := m.Progress().Err; !errors.Is(err, kerr.TopicAuthorizationFailed) || !strings.Contains(err.Error(), "fetch orders-0: ") {
 			t.Errorf("got %v, want that orders-0 may not be read", err)
 		}
-		refuse = false
+		answered.Store(true)
 		time.Sleep(2 * time.Minute)
 		if err := m.Progress().Err; err != nil {
 			t.Errorf("got %v, want no error once the fetches are answered", err)
