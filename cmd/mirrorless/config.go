@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,10 +11,13 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/spf13/cobra"
 
 	"mirrorless/shared/config"
 	"mirrorless/shared/flow"
+	"mirrorless/shared/function"
 )
 
 func configCommand() *cobra.Command {
@@ -26,7 +30,7 @@ settings that are in force, what is odd, what is wrong, and what run would do.
 It opens no connection. It exits with 1 if the file has errors.`,
 		Args: needsFile(propertiesFile),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := loadConfig(args[0])
+			c, err := loadConfigHere(args[0])
 			if err != nil {
 				return err
 			}
@@ -47,10 +51,38 @@ It opens no connection. It exits with 1 if the file has errors.`,
 	return cmd
 }
 
+// awsLimit bounds the questions that a properties file asks AWS.
+const awsLimit = 30 * time.Second
+
 // loadConfig reads the properties file at path with this machine's files and
-// environment.
+// environment, and what it names in AWS with the account that the environment
+// names.
 func loadConfig(path string) (*config.Config, error) {
-	return config.Load(path, config.Sources{ReadFile: os.ReadFile, LookupEnv: os.LookupEnv})
+	ctx, cancel := context.WithTimeoutCause(context.Background(), awsLimit, fmt.Errorf("no answer within %s", awsLimit))
+	defer cancel()
+	vault := function.NewVault(func(ctx context.Context) (aws.Config, error) { return awsconfig.LoadDefaultConfig(ctx) }, function.VaultOptions{})
+	c, err := config.Load(path, config.Sources{ReadFile: os.ReadFile, LookupEnv: os.LookupEnv, Secret: vault.Secret(ctx)})
+	if err != nil {
+		return nil, err
+	}
+	for _, findings := range [][]config.Finding{c.Errors, c.Warnings} {
+		for i := range findings {
+			findings[i].Message = vault.Hide(findings[i].Message)
+		}
+	}
+	return c, nil
+}
+
+// loadConfigHere is loadConfig for those who open no connection: what the file
+// names in AWS stays a name.
+func loadConfigHere(path string) (*config.Config, error) {
+	named := func(provider, path, key string) (string, error) {
+		if path != "" {
+			provider += ":" + path
+		}
+		return "${" + provider + ":" + key + "}", nil
+	}
+	return config.Load(path, config.Sources{ReadFile: os.ReadFile, LookupEnv: os.LookupEnv, Secret: named})
 }
 
 func writeConfigJSON(w io.Writer, c *config.Config) error {

@@ -77,7 +77,7 @@ Everything else that surprises is a warning with its line: a key that stands twi
 
 Of the settings of clients these act: ` + "`client.id`, `client.rack`, `compression.type` and `compression.*.level`, `connections.max.idle.ms` (30 s at most), `fetch.max.bytes`, `fetch.max.wait.ms`, `fetch.min.bytes`, `isolation.level`, `max.partition.fetch.bytes`, `max.request.size`, `metadata.max.age.ms`, `request.timeout.ms`, `retry.backoff.ms`, `retry.backoff.max.ms`, `socket.connection.setup.timeout.ms`" + ` and the connection settings below. Records are always written with ` + "`acks=all`" + `.
 
-Any value may hold ` + "`${provider:path:key}`" + `, resolved as ` + "`config.providers`" + ` declares. ` + "`${env:NAME}` and `${file:PATH:KEY}`" + ` are resolved undeclared too, with a warning, for MirrorMaker 2 would not.
+Any value may hold ` + "`${provider:path:key}`" + `, resolved as ` + "`config.providers`" + ` declares. ` + "`${env:NAME}` and `${file:PATH:KEY}`" + ` are resolved undeclared too, with a warning, for MirrorMaker 2 would not. So are ` + "`${secretsmanager:ID:KEY}`" + ` (a key of a secret that is a JSON object; without ` + "`:KEY`" + ` the whole secret) and ` + "`${ssm:/NAME}`" + ` (a parameter); a name may be an ARN. A function reads them when it starts and every ten minutes after, and at once when a login is refused; it keeps what is secret out of logs and errors. ` + "`mirrorless config`" + ` leaves them as they are.
 
 Patterns are Java regular expressions for the whole name. An unescaped ` + "`[` or `&&`" + ` inside a character class is refused.
 

@@ -121,10 +121,10 @@ func (p *providers) lookup(name, dir, key string, e entry, r *report) (string, e
 	d, ok := p.declared[name]
 	if !ok {
 		switch name {
-		case "env", "file":
+		case "env", "file", "ssm", "secretsmanager":
 			d.kind = name
 			r.warn(e, "the provider %s is not declared, and MirrorMaker 2 would not resolve ${%s:…}: set %s = %s and %s%s.class", name, name, providersKey, name, providersPrefix, name)
-		case "directory", "ssm", "secretsmanager":
+		case "directory":
 			return "", fmt.Errorf("the provider %s is not declared: set %s and %s%s.class", name, providersKey, providersPrefix, name)
 		default:
 			return "", fmt.Errorf("there is no provider %q: declare it with %s", name, providersKey)
@@ -139,7 +139,7 @@ func (p *providers) lookup(name, dir, key string, e entry, r *report) (string, e
 		return p.content(d, dir, key)
 	case "ssm", "secretsmanager":
 		if p.sources.Secret == nil {
-			return "", errors.New("values from AWS are resolved in AWS only")
+			return "", errors.New("values from AWS cannot be read here")
 		}
 		return p.sources.Secret(d.kind, dir, key)
 	}

@@ -10,9 +10,11 @@
 // is also the stack's in consumer group names). The rest is Lambda's and the
 // AWS SDK's.
 //
-// Set-up makes no request: an environment may be frozen right after it, and what
-// was begun then would be found broken. What is wrong with the file ends the
-// process with one line that says all of it.
+// Set-up makes no request of a cluster: an environment may be frozen right after
+// it, and what was begun then would be found broken. What is wrong with the file
+// ends the process with one line that says all of it. Where the configuration, or a
+// secret in it, is in AWS, set-up reads that first; it is read again every ten
+// minutes, so that what was changed or rotated is in force without a deployment.
 package function
 
 import (
@@ -22,12 +24,9 @@ import (
 	"os"
 
 	"github.com/aws/aws-lambda-go/lambda"
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"mirrorless/shared/config"
 	"mirrorless/shared/flow"
-	"mirrorless/shared/state/dynamo"
 )
 
 // Handler handles one invocation, as aws-lambda-go's lambda.Handler does.
@@ -49,48 +48,23 @@ type Build func(*Parts) (Handler, error)
 // Start runs a function under Lambda's runtime. It does not return.
 func Start(name string, build Build) {
 	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	handler, err := setUp(context.Background(), build, logger)
-	if err != nil {
+	e := newEnvironment(build, logger)
+	if err := e.refresh(context.Background()); err != nil {
 		logger.Error("function cannot start", "function", name, "error", err.Error())
-		os.Exit(1)
+		if !e.mayPass {
+			os.Exit(1)
+		}
 	}
-	lambda.Start(handler)
+	lambda.Start(e)
 }
 
+// setUp is Start for a function that has a handler of its own around it.
 func setUp(ctx context.Context, build Build, logger *slog.Logger) (Handler, error) {
-	file, err := variable("MIRRORLESS_CONFIG", "the path of an mm2.properties file")
-	if err != nil {
+	e := newEnvironment(build, logger)
+	if err := e.refresh(ctx); err != nil {
 		return nil, err
 	}
-	table, err := variable("MIRRORLESS_TABLE", "the name of the flow's DynamoDB table")
-	if err != nil {
-		return nil, err
-	}
-	c, err := config.Load(file, config.Sources{ReadFile: os.ReadFile, LookupEnv: os.LookupEnv})
-	if err != nil {
-		return nil, fmt.Errorf("read MIRRORLESS_CONFIG: %w", err)
-	}
-	if err := c.Err(); err != nil {
-		return nil, err
-	}
-	settings, err := choose(c, os.Getenv("MIRRORLESS_FLOW"))
-	if err != nil {
-		return nil, err
-	}
-	sdk, err := awsconfig.LoadDefaultConfig(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("set up the AWS client: %w", err)
-	}
-	logger = logger.With("flow", settings.String())
-	return build(&Parts{
-		Config:   c,
-		Settings: settings,
-		Store:    dynamo.New(dynamodb.NewFromConfig(sdk), table, dynamo.Options{}),
-		Stack:    table,
-		Owner:    os.Getenv("AWS_LAMBDA_LOG_STREAM_NAME"),
-		Logger:   logger,
-		AWS:      &sdk,
-	})
+	return e, nil
 }
 
 func variable(name, what string) (string, error) {
