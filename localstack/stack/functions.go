@@ -49,7 +49,7 @@ func InProcess(parts *function.Parts) (Functions, error) {
 		p.handlers[name] = h
 		errs = append(errs, err)
 	}
-	if once := (setUpError{}).with(errors.Join(errs...)); once != nil {
+	if once := (setUpError{}).with(errors.Join(errs...)); len(once) > 0 {
 		return nil, once
 	}
 	return p, nil
