@@ -132,6 +132,7 @@ func (m *Mirror) book(ctx context.Context, l *lot, got target.Appended) {
 		return
 	}
 	l.changed, l.tries = true, 0
+	m.count(l, got)
 	for _, i := range got.Stripped {
 		m.loseHeader(l, l.records[i].Offset)
 	}

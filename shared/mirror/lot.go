@@ -38,6 +38,12 @@ type lot struct {
 	changed  bool // pos is to be stored
 	holes    []state.Hole
 
+	tally       tally // of the round, for the report
+	settled     tally // of what is stored
+	repeated    int64 // records that the first round found before the position
+	reported    int64 // holes
+	lostHeaders int64
+
 	again error // why another round is needed
 	err   error // why the first of records cannot be copied
 }
@@ -124,6 +130,9 @@ func (m *Mirror) prepare(ctx context.Context, l *lot, room *allowance) {
 			}
 			below = 0
 		}
+	}
+	if l.done == 0 && l.settled.records == 0 {
+		l.repeated = int64(below)
 	}
 	l.done += below
 	l.records = l.records[below:]

@@ -49,6 +49,9 @@ type Options struct {
 	// Logger takes what nobody can be told by an error: holes, headers that did
 	// not travel, other writers. It discards if nil.
 	Logger *slog.Logger
+	// Observe is told what an invocation or a sweep has come to, once, before it is
+	// answered; nobody if nil.
+	Observe func(Report)
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 	// ProducerExpiration is the target's producer.id.expiration.ms; a day, which is
@@ -119,10 +122,12 @@ func (m *Mirror) Handle(ctx context.Context, payload []byte) ([]byte, error) {
 	work, cancel := inTime(ctx)
 	defer cancel()
 
+	m.begin(lots)
 	for _, l := range lots {
 		l.err = m.admit(l)
 	}
 	m.copy(ctx, work, lots)
+	m.observe(lots)
 	return m.answer(ctx, lots)
 }
 

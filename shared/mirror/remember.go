@@ -63,6 +63,7 @@ func (m *Mirror) remember(ctx context.Context, lots []*lot) {
 			// Another invocation stored first. What this one appended is on the
 			// target; the next round finds it there.
 			m.forget(l)
+			l.uncount()
 			l.changed, l.done = false, 0
 			l.retry(err)
 		default:
@@ -102,6 +103,7 @@ func (m *Mirror) store(ctx context.Context, lots []*lot) error {
 	for _, l := range lots {
 		if pos, ok := stored[l.TopicPartition]; ok {
 			l.pos, l.changed, l.rewound = pos, false, false
+			l.settle()
 		}
 	}
 	return errors.Join(errs...)
@@ -111,6 +113,7 @@ func (m *Mirror) store(ctx context.Context, lots []*lot) error {
 // nothing will be copied twice: the next invocation finds the records there.
 func (m *Mirror) unstored(l *lot, err error) {
 	m.forget(l)
+	l.uncount()
 	l.changed = false
 	l.fail(errors.Join(l.err, fmt.Errorf("store the position after upstream offset %d, whose copy is on %s: %w",
 		l.pos.Upstream-1, m.Settings.Target, err)))
@@ -147,6 +150,13 @@ func (m *Mirror) putHoles(ctx context.Context, lots []*lot) {
 			}
 			holes = append(holes, h)
 			of[l] = true
+			switch h.Kind {
+			case HoleNullHeaders:
+				l.lostHeaders += h.Records
+			case SecondCopy:
+			default:
+				l.reported++
+			}
 			m.Logger.WarnContext(ctx, "hole in what was copied", "kind", h.Kind,
 				"topic", h.Topic, "partition", h.Partition, "offset", h.From, "next", h.To, "records", h.Records)
 		}

@@ -50,7 +50,9 @@ func (m *Mirror) Sweep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for records that no event brings: %w", err)
 	}
+	m.begin(lots)
 	m.copy(ctx, work, lots)
+	m.observe(lots)
 	var errs []error
 	for _, l := range lots {
 		look := s.seen[l.TopicPartition]
