@@ -19,6 +19,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -71,8 +72,8 @@ func Read(ctx context.Context, broker *kgo.Broker, q Request) (Response, error) 
 	req := kmsg.NewPtrFetchRequest()
 	req.MaxWaitMillis = int32(cmp.Or(q.MaxWait, 100*time.Millisecond) / time.Millisecond)
 	req.MinBytes = 1
-	req.MaxBytes = q.MaxBytes
-	req.SessionEpoch = -1 // outside any session
+	req.MaxBytes = math.MaxInt32 // there is one partition, and its limit counts
+	req.SessionEpoch = -1        // outside any session
 	if q.Committed {
 		req.IsolationLevel = 1
 	}

@@ -65,6 +65,7 @@ type Mirror struct {
 	selector  flow.Selector
 	source    *source
 	committed bool // the source is read committed
+	room      int  // bytes that a round takes from the source
 
 	mu     sync.Mutex
 	memory map[flow.TopicPartition]memory
@@ -97,6 +98,7 @@ func New(o Options) *Mirror {
 		selector:  o.Settings.Selector(),
 		source:    newSource(o.Source, o.Now),
 		committed: o.Settings.IsolationLevel == "read_committed",
+		room:      fillBytes,
 		memory:    map[flow.TopicPartition]memory{},
 	}
 }
@@ -172,7 +174,7 @@ var (
 // work ends before ctx does, so that what was achieved can still be stored.
 func (m *Mirror) round(ctx, work context.Context, lots []*lot) {
 	m.locate(work, lots)
-	room := &allowance{left: fillBytes}
+	room := &allowance{left: m.room}
 	m.each(lots, func(l *lot) { m.prepare(work, l, room) })
 	m.each(lots, func(l *lot) { m.claim(work, l) })
 	m.renew(work, lots)

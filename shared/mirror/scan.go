@@ -120,6 +120,9 @@ func (c *scanner) take(got fetch.Response) (stop bool, err error) {
 				return true, err
 			}
 			for i := range records {
+				if records[i].Offset < c.at {
+					continue
+				}
 				c.pass(records[i].Offset)
 				if len(c.spans) == 0 {
 					return true, nil

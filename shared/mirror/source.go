@@ -26,6 +26,7 @@ type source struct {
 	client *kgo.Client
 	now    func() time.Time
 	turns  chan struct{} // one for each read under way
+	bytes  int32         // of one Fetch request
 
 	mu        sync.Mutex
 	ids       map[string]state.TopicID
@@ -59,7 +60,7 @@ var (
 
 func newSource(client *kgo.Client, now func() time.Time) *source {
 	return &source{
-		client: client, now: now, turns: make(chan struct{}, readers),
+		client: client, now: now, turns: make(chan struct{}, readers), bytes: readBytes,
 		ids: map[string]state.TopicID{}, leaders: map[flow.TopicPartition]int32{},
 	}
 }
@@ -173,7 +174,7 @@ func (s *source) readOnce(ctx context.Context, q question, offset int64) (fetch.
 		return fetch.Response{}, errNewTopic
 	}
 	return fetch.Read(ctx, s.client.Broker(int(node)), fetch.Request{
-		TopicPartition: q.TopicPartition, TopicID: id, Offset: offset, MaxBytes: readBytes, Committed: q.committed,
+		TopicPartition: q.TopicPartition, TopicID: id, Offset: offset, MaxBytes: s.bytes, Committed: q.committed,
 	})
 }
 
