@@ -271,7 +271,7 @@ func wantNoSecret(t *testing.T, who, said string) {
 // in every way that it can serve, and copies a record each way.
 func TestEveryAuthenticationReplicatesAndEveryMistakeIsExplained(t *testing.T) {
 	mirrorless(t) // built before the clock runs
-	ctx := within(t, 2*time.Minute)
+	ctx := within(t, 4*time.Minute)
 	a, b := prepareDoor(t), prepareDoor(t)
 	a.Cluster, b.Cluster = startBoth(t,
 		kafka.Options{Listeners: doorListeners(), Properties: a.serving(t)},
@@ -310,16 +310,6 @@ func TestEveryAuthenticationReplicatesAndEveryMistakeIsExplained(t *testing.T) {
 			})
 		}
 	})
-	t.Run("every way is entered", func(t *testing.T) {
-		for _, w := range a.ways() {
-			client, err := connectAs(ctx, t, right, w.name)
-			if err != nil {
-				t.Error(err)
-				continue
-			}
-			client.Close()
-		}
-	})
 	t.Run("run copies every way", func(t *testing.T) { copiesEveryWay(ctx, t, a, onB, b.Cluster, right) })
 	t.Run("run explains", func(t *testing.T) { runExplains(ctx, t, a, wrong) })
 }
@@ -347,6 +337,11 @@ func copiesEveryWay(ctx context.Context, t *testing.T, a *door, onB *kgo.Client,
 	r := run(t, nil, file)
 	for _, w := range a.ways() {
 		eventually(ctx, t, "the record by way of "+w.name, func() bool {
+			select {
+			case <-r.Done():
+				t.Fatalf("run ended with %v", r.Err())
+			default:
+			}
 			return ends(ctx, t, onB, w.name+".orders") == 1
 		})
 		if diff := cmp.Diff([]string{"a record"}, read(ctx, t, b, w.name+".orders", 1)); diff != "" {

@@ -245,6 +245,9 @@ func TestErrorsNameClusterHostProtocolAndCause(t *testing.T) {
 			if _, ok := errors.AsType[*cluster.Error](err); !ok {
 				t.Errorf("got a %T, want a *cluster.Error: %v", err, err)
 			}
+			if _, network := errors.AsType[net.Error](err); !network && !errors.Is(err, io.EOF) && !errors.Is(err, context.DeadlineExceeded) && !cluster.Refused(err) {
+				t.Errorf("got %v, which is neither of the network nor refused", err)
+			}
 			t.Log(err)
 		})
 	}

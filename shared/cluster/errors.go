@@ -75,6 +75,30 @@ func Unreachable(client *kgo.Client) bool {
 	return len(c.failures) > 0
 }
 
+// Refused reports that err is of a connection that was made and then refused, by
+// either side: certificates, TLS where there is none or the reverse, a login.
+// They are neither network errors nor, all of them, a broker's answers.
+func Refused(err error) bool {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*handshakeError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*tokenError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*credentialsError](err); ok {
+		return true
+	}
+	for _, answer := range []error{kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState} {
+		if errors.Is(err, answer) {
+			return true
+		}
+	}
+	return err != nil && (strings.Contains(err.Error(), "tls alert") || strings.Contains(err.Error(), "remote error: tls"))
+}
+
 func connectionsOf(client *kgo.Client) *connections {
 	hooks, _ := client.OptValue(kgo.WithHooks).([]kgo.Hook)
 	for _, h := range hooks {

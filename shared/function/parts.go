@@ -92,7 +92,7 @@ func (p *Parts) dial(alias string, role config.Role, properties map[string]strin
 // not be reached, over which protocol, and the likely cause.
 func (p *Parts) explain(err error) error {
 	_, network := errors.AsType[net.Error](err)
-	if !network && !errors.Is(err, io.EOF) && !errors.Is(err, context.DeadlineExceeded) {
+	if !network && !errors.Is(err, io.EOF) && !errors.Is(err, context.DeadlineExceeded) && !cluster.Refused(err) {
 		return err
 	}
 	p.mu.Lock()
