@@ -192,11 +192,7 @@ func odd(topic string, n int) []*kgo.Record {
 			r.Timestamp = time.Now()
 		}
 		for range rng.IntN(4) {
-			value := some()
-			if value == nil {
-				value = []byte{} // the event cannot carry the name of a null header
-			}
-			r.Headers = append(r.Headers, kgo.RecordHeader{Key: []string{"", "a", "a", "ключ"}[rng.IntN(4)], Value: value})
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: []string{"", "a", "a", "ключ"}[rng.IntN(4)], Value: some()})
 		}
 		out[i] = r
 	}
@@ -210,19 +206,13 @@ func TestOddRecordsArriveAsTheyWere(t *testing.T) {
 	a, b := startBoth(t, kafka.Options{}, kafka.Options{})
 	client := connect(t, a, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	forever := "-1"
-	create(ctx, t, client, 3, map[string]*string{"retention.ms": &forever}, "mm2-source-topic", "nulls")
+	create(ctx, t, client, 3, map[string]*string{"retention.ms": &forever}, "mm2-source-topic")
 	produce(ctx, t, client, odd("mm2-source-topic", 2000)...)
-	produce(ctx, t, client,
-		&kgo.Record{Topic: "nulls", Partition: 1, Value: []byte("0"), Headers: []kgo.RecordHeader{{Key: "kept", Value: []byte("x")}}},
-		&kgo.Record{Topic: "nulls", Partition: 1, Value: []byte("1"), Headers: []kgo.RecordHeader{{Key: "lost"}, {Key: "kept", Value: []byte("x")}}},
-	)
 	env, args := bootstraps(t)
-	file := seed1(t, a, b, "A->B.topics = mm2-source-topic, nulls")
+	file := seed1(t, a, b)
 	r := run(t, env, file, args...)
 	reader := connect(t, b)
-	eventually(ctx, t, "2,002 records on B", func() bool {
-		return ends(ctx, t, reader, "A.mm2-source-topic") == 2000 && ends(ctx, t, reader, "A.nulls") == 2
-	})
+	eventually(ctx, t, "2,000 records on B", func() bool { return ends(ctx, t, reader, "A.mm2-source-topic") == 2000 })
 	if diff := cmp.Diff(readAll(ctx, t, a, "mm2-source-topic"), readAll(ctx, t, b, "A.mm2-source-topic")); diff != "" {
 		t.Errorf("records on A and B (-A +B):\n%s", diff)
 	}
@@ -231,13 +221,5 @@ func TestOddRecordsArriveAsTheyWere(t *testing.T) {
 		t.Errorf("verify: %v\n%s", err, out)
 	}
 	t.Logf("verify printed:\n%s", out)
-	// The null header's name is gone, and verify says of which record.
-	out, err = mirrorless(t, "verify", file, "--topics", "nulls").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "header") {
-		t.Errorf("verify of a topic with a null header: got %v, want the lost header named\n%s", err, out)
-	}
-	if got := r.out.String(); !strings.Contains(got, "null headers") || !strings.Contains(got, `"topic":"nulls","partition":1,"offset":1`) {
-		t.Errorf("run does not name the record with the null header")
-	}
 	r.stop(t)
 }

@@ -218,13 +218,17 @@ func TestACommittedReadWaitsAtTheFirstUndecidedRecord(t *testing.T) {
 	if got := w.position(); got.Upstream != 10 || got.Copied != 5 {
 		t.Errorf("got position %d with %d copied, want 10 with 5", got.Upstream, got.Copied)
 	}
-	if _, err := handle(w.blind(), all[:1]); err != nil {
-		t.Errorf("what is copied already needs no source: got %v", err)
-	}
 	w.produce(some(10, 11)...)
 	all = w.source(kgo.ReadUncommitted())
-	if _, err := handle(mirror.New(mirror.Options{Settings: w.settings, Store: w.store, Target: target.New(w.b, target.Options{})}), all[len(all)-1:]); err != nil {
-		t.Errorf("got %v", err)
+	before := w.copies()
+	if _, err := w.store.PutEventSource(t.Context(), state.EventSource{Version: 1, Topic: "orders"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := handle(w.blind(), all[len(all)-1:]); err == nil || !strings.Contains(err.Error(), "read cluster A, which isolation.level = read_committed needs") {
+		t.Errorf("without the source: got %v, want an error that says what for it is needed", err)
+	}
+	if diff := cmp.Diff(before, w.copies()); diff != "" {
+		t.Errorf("without the source, something was copied:\n%s", diff)
 	}
 }
 
