@@ -43,7 +43,7 @@ import (
 	"mirrorless/shared/state"
 )
 
-// Options are what a Translator is made of. All but the last three are needed.
+// Options are what a Translator is made of. All but the last four are needed.
 type Options struct {
 	Settings       config.Flow
 	Store          state.Store
@@ -56,6 +56,9 @@ type Options struct {
 	// Logger takes the one warning that offset syncs cannot be written to the
 	// source. It discards if nil.
 	Logger *slog.Logger
+	// Observe is told how far the copies are and what was written, at the end of a
+	// round that has looked or written; nobody if nil.
+	Observe func(Report)
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
@@ -68,8 +71,10 @@ type Translator struct {
 
 	mu                  sync.Mutex // one round at a time
 	slow, emit, commits pace
-	token               int64 // of the lease of the last round
-	warned              bool  // that offset syncs cannot be written
+	looks               pace
+	missed              time.Time // when there was no heartbeat first
+	token               int64     // of the lease of the last round
+	warned              bool      // that offset syncs cannot be written
 	groups              []string
 
 	// What the last round left. It is dropped when another owner has worked since.
@@ -116,11 +121,12 @@ func Interval(f config.Flow) time.Duration {
 func (t *Translator) Run(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := &round{Translator: t, now: t.Now()}
+	r := &round{Translator: t, now: t.Now(), report: Report{Heartbeat: unknownAge}}
 	slow := t.slow.due(r.now, t.Settings.OffsetFlushInterval)
 	r.emits = t.Settings.EmitCheckpoints.Enabled && t.emit.due(r.now, t.Settings.EmitCheckpoints.Interval)
 	r.commits = t.Settings.SyncGroupOffsets.Enabled && t.commits.due(r.now, t.Settings.SyncGroupOffsets.Interval)
-	if !slow && !r.emits && !r.commits {
+	looks := t.Observe != nil && t.looks.due(r.now, lookEvery)
+	if !slow && !r.emits && !r.commits && !looks {
 		return nil
 	}
 	ctx, release, err := t.lease(ctx)
@@ -141,6 +147,11 @@ func (t *Translator) Run(ctx context.Context) error {
 			t.slow.done(r.now, t.Settings.OffsetFlushInterval)
 		}
 	}
+	if looks {
+		r.look(ctx)
+		t.looks.done(r.now, lookEvery)
+	}
+	defer r.tell()
 	if r.emits || r.commits {
 		before := r.failed()
 		r.translate(ctx)
@@ -239,6 +250,7 @@ type round struct {
 	remotes   map[string]string // checkpoint topic, by source topic
 	targets   map[string]remote // by topic of the target
 	logs      map[flow.TopicPartition]span
+	report    Report
 
 	failures
 }

@@ -251,7 +251,9 @@ func (r *round) write(ctx context.Context, checkpoints []state.Checkpoint) {
 		r.fail(fmt.Errorf("write checkpoints on cluster %s: %w", r.Settings.Target, err))
 		return
 	}
+	took := r.Now().Sub(r.now)
 	for _, cp := range changed {
+		r.report.Checkpoints = append(r.report.Checkpoints, Latency{Group: cp.Group, TopicPartition: cp.TopicPartition, Took: took})
 		r.written[groupPartition{cp.Group, cp.TopicPartition}] = cp
 	}
 	// What is too large for a row is written once more after a restart.
