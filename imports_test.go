@@ -110,7 +110,7 @@ func TestOnlyFunctionAndTheCommandLineReadTheEnvironment(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(string(out)) {
-		if !within(line, "shared/function", "cmd", "localstack/realtest", "localstack/invoke") {
+		if !within(line, "shared/function", "cmd", "localstack/realtest", "localstack/samtest", "localstack/invoke") {
 			t.Errorf("reads the environment: %s", strings.TrimSpace(line))
 		}
 	}

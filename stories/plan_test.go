@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -65,9 +66,7 @@ func TestAPlanShowsEachDifferenceAndRunMakesIt(t *testing.T) {
 		"listener.name.front.sasl.enabled.mechanisms": "PLAIN",
 		"listener.name.front.plain.sasl.jaas.config":  `org.apache.kafka.common.security.plain.PlainLoginModule required user_mirror="secret-of-B";`,
 	}
-	for key, value := range authorized {
-		withLogin[key] = value
-	}
+	maps.Copy(withLogin, authorized)
 	a, b := startBoth(t, kafka.Options{Properties: authorized}, kafka.Options{
 		Properties: withLogin,
 		Front:      func(_ int, address string) (string, error) { login = address; return address, nil },

@@ -294,7 +294,6 @@ func generalKeys() []Key {
 		{
 			Name: "exactly.once.source.support", Group: generalGroup, Kind: Choice, Choices: []string{"disabled", "preparing", "enabled"}, Default: "disabled", Places: OnCluster,
 			Sentence: "As `B.exactly.once.source.support = enabled`: one transaction per partition and batch.",
-			NotYet:   "transactions are not used yet; nothing is copied twice without them, but for the one case that the guarantees name",
 		},
 	}
 }

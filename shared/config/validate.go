@@ -113,15 +113,12 @@ func (s settings) checkNames(f Flow) {
 // has no word for.
 func (d *document) checkStart(f Flow, r *report) {
 	consumer := d.flowClient(f.Flow, "source", f.Source, Consumer)
-	reset, isolation := consumer["auto.offset.reset"], consumer["isolation.level"]
+	reset := consumer["auto.offset.reset"]
 	switch f.AutoOffsetReset {
 	case "none":
 		r.warn(reset, "an event source cannot be told to stop at a gap, so it starts at the earliest record; gaps are found by the records' offsets (mirrorless.holes)")
 	case "latest":
 		r.warn(reset, "the event source of a topic starts at the time of its first deployment, for at the latest record it would lose what arrives while it is being made")
-	}
-	if f.IsolationLevel == "read_committed" {
-		r.warn(isolation, "an event source in AWS has no isolation level: what it reads of transactions that were aborted is copied")
 	}
 }
 

@@ -381,4 +381,4 @@ func TestASetUpThatFailedIsTriedAgain(t *testing.T) {
 	}
 }
 
-var _ remover = (topics.EventSources)(nil)
+var _ remover = topics.EventSources(nil)
