@@ -107,15 +107,16 @@ func (n *node) defaults(data, controllerAddress string, options Options) map[str
 		roles = append(roles, "controller")
 		listeners = append(listeners, "CONTROLLER://"+controllerAddress)
 	}
-	protocols := "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+	var protocols strings.Builder
+	protocols.WriteString("PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT")
 	if n.front != "" {
 		listeners = append(listeners, "FRONT://"+n.behind)
-		protocols += ",FRONT:PLAINTEXT"
+		protocols.WriteString(",FRONT:PLAINTEXT")
 	}
 	advertised := "PLAINTEXT://" + n.address + ",FRONT://" + n.front
 	for name, address := range n.listeners {
 		listeners = append(listeners, name+"://"+address)
-		protocols += "," + name + ":" + options.Listeners[name]
+		protocols.WriteString("," + name + ":" + options.Listeners[name])
 		advertised += "," + name + "://" + address
 	}
 	replicas := strconv.Itoa(min(3, options.Brokers))
@@ -124,7 +125,7 @@ func (n *node) defaults(data, controllerAddress string, options Options) map[str
 		"node.id":                             strconv.Itoa(n.id),
 		"process.roles":                       strings.Join(roles, ","),
 		"listeners":                           strings.Join(listeners, ","),
-		"listener.security.protocol.map":      protocols,
+		"listener.security.protocol.map":      protocols.String(),
 		"controller.listener.names":           "CONTROLLER",
 		"controller.quorum.bootstrap.servers": controllerAddress,
 		"log.dirs":                            data,

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"mirrorless/localstack/account"
@@ -43,13 +44,13 @@ func run(ctx context.Context, port int, file string) error {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}()
-	var variables string
+	var variables strings.Builder
 	for _, variable := range a.Env() {
-		variables += "export " + variable + "\n"
+		variables.WriteString("export " + variable + "\n")
 	}
-	fmt.Print(variables)
+	fmt.Print(variables.String())
 	if file != "" {
-		if err := os.WriteFile(file, []byte(variables), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(variables.String()), 0o600); err != nil {
 			return err
 		}
 		defer os.Remove(file)

@@ -96,11 +96,12 @@ func line(r kafkaevent.Record) string {
 	} else {
 		value = fmt.Sprintf("%d bytes, %x", len(r.Value), sha256.Sum256(r.Value))
 	}
-	s := fmt.Sprintf("%d %q=%s", r.Timestamp, r.Key, value)
+	var s strings.Builder
+	s.WriteString(fmt.Sprintf("%d %q=%s", r.Timestamp, r.Key, value))
 	for _, h := range r.Headers {
-		s += fmt.Sprintf(" %q:%q/%v", h.Name, h.Value, h.Value == nil)
+		s.WriteString(fmt.Sprintf(" %q:%q/%v", h.Name, h.Value, h.Value == nil))
 	}
-	return s
+	return s.String()
 }
 
 func lines(rs []kafkaevent.Record) []string {
