@@ -113,11 +113,12 @@ func (n *node) defaults(data, controllerAddress string, options Options) map[str
 		listeners = append(listeners, "FRONT://"+n.behind)
 		protocols.WriteString(",FRONT:PLAINTEXT")
 	}
-	advertised := "PLAINTEXT://" + n.address + ",FRONT://" + n.front
+	var advertised strings.Builder
+	advertised.WriteString("PLAINTEXT://" + n.address + ",FRONT://" + n.front)
 	for name, address := range n.listeners {
 		listeners = append(listeners, name+"://"+address)
 		protocols.WriteString("," + name + ":" + options.Listeners[name])
-		advertised += "," + name + "://" + address
+		advertised.WriteString("," + name + "://" + address)
 	}
 	replicas := strconv.Itoa(min(3, options.Brokers))
 	inSync := strconv.Itoa(min(2, options.Brokers))
@@ -138,7 +139,7 @@ func (n *node) defaults(data, controllerAddress string, options Options) map[str
 		"group.initial.rebalance.delay.ms":                 "0",
 	}
 	if n.front != "" {
-		settings["advertised.listeners"] = advertised
+		settings["advertised.listeners"] = advertised.String()
 	}
 	if !options.Production {
 		maps.Copy(settings, map[string]string{
