@@ -106,7 +106,9 @@ template: .cache/template/.complete ## Check template.yaml and infra/ as CloudFo
 
 .PHONY: local-aws
 local-aws: ## Be an AWS account on this machine until Ctrl-C (needs Python 3; docs/deploying.md)
-	@$(GO) run ./localstack/localaws -env .cache/local-aws.env
+	@mkdir -p .cache
+	@$(GO) build -trimpath -o bin/localaws ./localstack/localaws
+	@exec bin/localaws -env .cache/local-aws.env
 
 .PHONY: fmt
 fmt: ## Format the code

@@ -93,7 +93,7 @@ func Start(ctx context.Context, o Options) (_ *Account, err error) {
 	a.runner = &runner{o: o, client: a.LambdaClient(), running: map[string]*eventsource.Mapping{}}
 	a.api = lambdaapi.New(lambdaapi.Options{Runner: a.runner, Delay: o.Delay, Forward: forward, Region: Region, Logger: o.Logger})
 	a.runner.report = a.api.Report
-	a.server = &http.Server{Handler: a.api, ReadHeaderTimeout: 10 * time.Second}
+	a.server = &http.Server{Handler: front(a.api, forward), ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = a.server.Serve(listener) }() // its error says that it was closed
 	return a, nil
 }
@@ -111,6 +111,7 @@ func (a *Account) Env() []string {
 	return []string{
 		"AWS_ENDPOINT_URL=" + a.Endpoint(),
 		"AWS_ENDPOINT_URL_LAMBDA=" + a.LambdaEndpoint(),
+		"AWS_ENDPOINT_URL_CLOUDFORMATION=" + a.LambdaEndpoint(),
 		"AWS_REGION=" + Region,
 		"AWS_DEFAULT_REGION=" + Region,
 		"AWS_ACCESS_KEY_ID=" + accessKey,

@@ -32,6 +32,9 @@ import (
 // Version is the release of MiniStack on PyPI.
 const Version = "1.5.33"
 
+// Folder is where Find installs it, below the cache's folder.
+const Folder = "ministack-sam-" + Version
+
 // translator makes CloudFormation of a SAM template, as AWS does it.
 const translator = "aws-sam-translator==1.115.0"
 
@@ -49,7 +52,7 @@ type Server struct {
 // and returns the command that runs it. Its error says in one line what is
 // missing.
 func Find(ctx context.Context, cacheDir string) (string, error) {
-	dir, err := cache.Fill(ctx, cacheDir, "ministack-sam-"+Version, func(dir string) error { return install(ctx, dir) })
+	dir, err := cache.Fill(ctx, cacheDir, Folder, func(dir string) error { return install(ctx, dir) })
 	if err != nil {
 		return "", err
 	}
