@@ -98,6 +98,12 @@ func TestTheDeployGuideFollowedWordForWord(t *testing.T) {
 
 	g.until("ExistingTable=true")
 	got = read(ctx, t, b, "A.mm2-source-topic", 70)
+	slices.Sort(got)
+	want = append(want, values("later-msg-%d", 10)...)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("records on B after the second deployment (-want +got):\n%s", diff)
+	}
 	eventually(ctx, t, "positions of 70 records in the stack's table", func() bool { return cloud.copied(ctx, t) == 70 })
 	if n := ends(ctx, t, target, "A.mm2-source-topic"); n != 70 {
 		t.Errorf("got %d records on B, want 70: each once", n)
