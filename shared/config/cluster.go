@@ -37,6 +37,7 @@ type Cluster struct {
 type MSK struct {
 	ARN            string   // of the Amazon MSK cluster; "" for a self-managed one
 	SecretARN      string   // of the Secrets Manager secret with its credentials
+	CAARN          string   // of the one with the certificates that its brokers are trusted by
 	Subnets        []string // subnet ids in which the cluster is reached
 	SecurityGroups []string // security group ids to reach it with
 }

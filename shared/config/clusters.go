@@ -20,6 +20,7 @@ func (d *document) cluster(alias string, r *report) Cluster {
 		MSK: MSK{
 			ARN:            own.text("mirrorless.msk.arn", ""),
 			SecretARN:      own.text("mirrorless.secret.arn", ""),
+			CAARN:          own.text("mirrorless.ca.arn", ""),
 			Subnets:        own.list("mirrorless.subnets", ""),
 			SecurityGroups: own.list("mirrorless.security.groups", ""),
 		},
@@ -31,6 +32,10 @@ func (d *document) cluster(alias string, r *report) Cluster {
 	}
 	own.checkARN("mirrorless.msk.arn", "kafka")
 	own.checkARN("mirrorless.secret.arn", "secretsmanager")
+	own.checkARN("mirrorless.ca.arn", "secretsmanager")
+	if e, ok := own.values["mirrorless.ca.arn"]; ok && c.MSK.ARN != "" {
+		r.warn(e, "does nothing beside %s.mirrorless.msk.arn: the brokers of Amazon MSK have public certificates", alias)
+	}
 	c.SASLUsername = s.checkConnection(alias)
 	for _, role := range roles() {
 		client := settings{d.client(alias, role), r}

@@ -91,6 +91,8 @@ type Flow struct {
 	Recreated  OnRecreated
 	BatchSize  int           // records in one invocation at most
 	BatchDelay time.Duration // mirrorless.batch.window
+	Metrics    Metrics       // mirrorless.metrics
+	Mapping    Mapping       // mirrorless.mapping.
 
 	aliases        []string
 	source, target map[Role]map[string]string
@@ -134,6 +136,31 @@ const (
 	RecreatedStop    OnRecreated = "stop"
 	RecreatedCopy    OnRecreated = "copy"
 )
+
+// Metrics is what the functions' metrics are of (mirrorless.metrics). Each of
+// MetricsTopics and MetricsPartitions has those of the ones before it, too.
+type Metrics string
+
+// What metrics are of.
+const (
+	MetricsOff        Metrics = "off"
+	MetricsFlow       Metrics = "flow"
+	MetricsTopics     Metrics = "topics"
+	MetricsPartitions Metrics = "partitions"
+)
+
+// Mapping is what event sources are asked for beside batches.
+type Mapping struct {
+	Metrics         bool // of Lambda itself
+	PartialFailures bool // ReportBatchItemFailures
+	Pollers         Pollers
+}
+
+// Pollers are those of provisioned mode; the zero Pollers come on demand.
+type Pollers struct {
+	Minimum, Maximum int32 // 0 for Lambda's default
+	Group            string
+}
 
 // ReplicationFactor is a number of replicas, and whether somebody asked for it:
 // a default gives way to a small cluster, a wish does not.

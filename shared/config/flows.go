@@ -106,6 +106,12 @@ func (d *document) flowSettings(pair flow.Flow, keys []Key, r *report) Flow {
 		Recreated:  OnRecreated(s.choice("mirrorless.recreated", string(RecreatedDefault), []string{"stop", "copy"})),
 		BatchSize:  int(s.number("mirrorless.batch.size", 10_000, 1, 10_000)),
 		BatchDelay: s.millis("mirrorless.batch.window", 500, 0, 300_000),
+		Metrics:    Metrics(s.choice("mirrorless.metrics", string(MetricsFlow), []string{"flow", "topics", "partitions", "off"})),
+		Mapping: Mapping{
+			Metrics:         s.boolean("mirrorless.mapping.metrics", false),
+			PartialFailures: s.boolean("mirrorless.mapping.partial.failures", false),
+			Pollers:         s.pollers(),
+		},
 
 		aliases: d.aliases,
 	}

@@ -42,6 +42,7 @@ type clusterView struct {
 	EndpointIdentification *string  `json:"ssl.endpoint.identification.algorithm"`
 	MSKARN                 string   `json:"mirrorless.msk.arn,omitempty"`
 	SecretARN              string   `json:"mirrorless.secret.arn,omitempty"`
+	CAARN                  string   `json:"mirrorless.ca.arn,omitempty"`
 	Subnets                []string `json:"mirrorless.subnets,omitempty"`
 	SecurityGroups         []string `json:"mirrorless.security.groups,omitempty"`
 }
@@ -57,6 +58,7 @@ func viewOfCluster(c Cluster) clusterView {
 		EndpointIdentification: c.EndpointIdentification,
 		MSKARN:                 c.MSK.ARN,
 		SecretARN:              c.MSK.SecretARN,
+		CAARN:                  c.MSK.CAARN,
 		Subnets:                c.MSK.Subnets,
 		SecurityGroups:         c.MSK.SecurityGroups,
 	}
@@ -92,14 +94,22 @@ type flowView struct {
 	IsolationLevel      string   `json:"source_consumer.isolation.level,omitempty"`
 	MaxRequestSize      string   `json:"target.producer.max.request.size,omitempty"`
 
-	Compat    string       `json:"mirrorless.compat"`
-	Read      Read         `json:"mirrorless.read"`
-	Holes     OnHole       `json:"mirrorless.holes"`
-	Recreated OnRecreated  `json:"mirrorless.recreated"`
-	Deleted   string       `json:"mirrorless.deleted"`
-	BatchSize int          `json:"mirrorless.batch.size"`
-	Window    int64        `json:"mirrorless.batch.window"`
-	Others    otherSetting `json:"mirrorless.other.settings"`
+	Compat    string      `json:"mirrorless.compat"`
+	Read      Read        `json:"mirrorless.read"`
+	Holes     OnHole      `json:"mirrorless.holes"`
+	Recreated OnRecreated `json:"mirrorless.recreated"`
+	Deleted   string      `json:"mirrorless.deleted"`
+	BatchSize int         `json:"mirrorless.batch.size"`
+	Window    int64       `json:"mirrorless.batch.window"`
+	Metrics   Metrics     `json:"mirrorless.metrics"`
+	// The keys of mirrorless.mapping.
+	MappingMetrics  bool   `json:"mirrorless.mapping.metrics"`
+	PartialFailures bool   `json:"mirrorless.mapping.partial.failures"`
+	PollersMin      int32  `json:"mirrorless.mapping.pollers.min,omitempty"`
+	PollersMax      int32  `json:"mirrorless.mapping.pollers.max,omitempty"`
+	PollersGroup    string `json:"mirrorless.mapping.pollers.group,omitempty"`
+
+	Others otherSetting `json:"mirrorless.other.settings"`
 }
 
 // otherSetting holds what else is in force, keys of MirrorMaker 2 under one of
@@ -167,6 +177,14 @@ func viewOfFlow(f Flow) flowView {
 		Deleted:   "keep",
 		BatchSize: f.BatchSize,
 		Window:    f.BatchDelay.Milliseconds(),
+		Metrics:   f.Metrics,
+
+		MappingMetrics:  f.Mapping.Metrics,
+		PartialFailures: f.Mapping.PartialFailures,
+		PollersMin:      f.Mapping.Pollers.Minimum,
+		PollersMax:      f.Mapping.Pollers.Maximum,
+		PollersGroup:    f.Mapping.Pollers.Group,
+
 		Others: otherSetting{
 			RefreshTopicsInterval: seconds(f.RefreshTopics.Interval),
 			RefreshGroups:         f.RefreshGroups.Enabled,

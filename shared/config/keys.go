@@ -336,12 +336,40 @@ func ownKeys() []Key {
 			Sentence: "How long an invocation waits to fill, 0 to 300000 (MaximumBatchingWindowInSeconds of the event source, which takes whole seconds).",
 		},
 		{
+			Name: "mirrorless.metrics", Group: ownGroup, Kind: Choice, Choices: []string{"flow", "topics", "partitions", "off"}, Default: "flow", Places: Anywhere,
+			Sentence: "What the functions' metrics are of: the flow as a whole; each topic, and the flow; each partition, each topic and the flow; nothing. CloudWatch takes about $0.30 a month for each metric, and topics makes a dozen of each topic. docs/metrics.md lists them.",
+		},
+		{
+			Name: "mirrorless.mapping.metrics", Group: ownGroup, Kind: Boolean, Default: "false", Places: Anywhere,
+			Sentence: "Whether Lambda, too, counts events, errors and lag of each event source (EventCount, ErrorCount and KafkaMetrics of MetricsConfig). CloudWatch charges for each.",
+		},
+		{
+			Name: "mirrorless.mapping.partial.failures", Group: ownGroup, Kind: Boolean, Default: "false", Places: Anywhere,
+			Sentence: "Whether a partition that fails leaves the others of its batch alone (ReportBatchItemFailures). Lambda's guide has it with provisioned pollers.",
+		},
+		{
+			Name: "mirrorless.mapping.pollers.min", Group: ownGroup, Kind: Number, Places: Anywhere,
+			Sentence: "Pollers that each event source keeps, 1 to 200 (provisioned mode, which costs while idle). Unset, with max unset too, pollers come on demand.",
+		},
+		{
+			Name: "mirrorless.mapping.pollers.max", Group: ownGroup, Kind: Number, Places: Anywhere,
+			Sentence: "Pollers that each event source may have, 1 to 2000; Lambda's default in provisioned mode is 200.",
+		},
+		{
+			Name: "mirrorless.mapping.pollers.group", Group: ownGroup, Kind: Text, Places: Anywhere,
+			Sentence: "Name under which the event sources share what their pollers cost (PollerGroupName): at most 100 of them in one VPC, and 2000 for all their max together.",
+		},
+		{
 			Name: "mirrorless.msk.arn", Group: ownGroup, Kind: Text, Places: OnCluster,
 			Sentence: "ARN of the Amazon MSK cluster, for the event source; without it the cluster is self-managed.",
 		},
 		{
 			Name: "mirrorless.secret.arn", Group: ownGroup, Kind: Text, Places: OnCluster,
 			Sentence: "ARN of the secret with the credentials that the event source logs in with.",
+		},
+		{
+			Name: "mirrorless.ca.arn", Group: ownGroup, Kind: Text, Places: OnCluster,
+			Sentence: "ARN of the secret with the certificates, as PEM text, by which the event source trusts the brokers of a self-managed cluster; without it public ones.",
 		},
 		{
 			Name: "mirrorless.subnets", Group: ownGroup, Kind: List, Places: OnCluster,

@@ -85,6 +85,11 @@ func TestWrongValuesAreErrorsThatSayWhatToSet(t *testing.T) {
 		"mirrorless.batch.size = 10001":                                 "from 1 to 10000",
 		"mirrorless.batch.window = 300001":                              "from 0 to 300000",
 		"A.mirrorless.msk.arn = my-cluster":                             "arn:aws:kafka:",
+		"A.mirrorless.ca.arn = my-ca.pem":                               "arn:aws:secretsmanager:",
+		"mirrorless.metrics = all":                                      "set flow or topics or partitions or off",
+		"mirrorless.mapping.metrics = EventCount":                       "set true or false",
+		"mirrorless.mapping.pollers.min = 201":                          "from 1 to 200",
+		"mirrorless.mapping.pollers.max = 0":                            "from 1 to 2000",
 		"topics = ${TOPICS}":                                            "${env:TOPICS}",
 		"topics = ${vault:a:b}":                                         "vault",
 		"config.providers = x":                                          "config.providers.x.class",
@@ -331,6 +336,58 @@ func TestKeysOfOurOwnAreRead(t *testing.T) {
 	}
 	if len(c.Errors)+len(c.Warnings) != 1 { // no flow is enabled
 		t.Errorf("got %v %v", c.Errors, c.Warnings)
+	}
+}
+
+func TestMappingsAreAskedForWhatTheKeysSay(t *testing.T) {
+	c := read("A->B.enabled = true", "mirrorless.metrics = Topics", "mirrorless.mapping.metrics = true", "A->B.mirrorless.mapping.partial.failures = true",
+		"mirrorless.mapping.pollers.min = 2", "A->B.mirrorless.mapping.pollers.max = 3", "mirrorless.mapping.pollers.group = dr_2-a",
+		"A.mirrorless.ca.arn = arn:aws:secretsmanager:eu-west-1:1:secret:ca")
+	f := flowOf(t, c, "A->B")
+	want := config.Mapping{Metrics: true, PartialFailures: true, Pollers: config.Pollers{Minimum: 2, Maximum: 3, Group: "dr_2-a"}}
+	if f.Mapping != want || f.Metrics != config.MetricsTopics {
+		t.Errorf("got %+v and metrics %q, want %+v and topics", f.Mapping, f.Metrics, want)
+	}
+	if a, _ := c.Cluster("A"); a.MSK.CAARN != "arn:aws:secretsmanager:eu-west-1:1:secret:ca" {
+		t.Errorf("got %+v", a.MSK)
+	}
+	if len(c.Errors)+len(c.Warnings) != 0 {
+		t.Errorf("got %v %v", c.Errors, c.Warnings)
+	}
+	if f := flowOf(t, c, "B->A"); f.Mapping.PartialFailures || f.Metrics != config.MetricsTopics {
+		t.Errorf("the other direction: got %+v and metrics %q", f.Mapping, f.Metrics)
+	}
+	if f := flowOf(t, read("A->B.enabled = true"), "A->B"); f.Mapping != (config.Mapping{}) || f.Metrics != config.MetricsFlow {
+		t.Errorf("by default: got %+v and metrics %q", f.Mapping, f.Metrics)
+	}
+}
+
+func TestPollersThatCannotBe(t *testing.T) {
+	for _, test := range []struct {
+		lines []string
+		want  string
+	}{
+		{
+			[]string{"mirrorless.mapping.pollers.max = 2", "A->B.mirrorless.mapping.pollers.min = 5"},
+			"f:4: mirrorless.mapping.pollers.max: 2 is below mirrorless.mapping.pollers.min, which is 5 on line 5: set it to 5 or more",
+		},
+		{
+			[]string{"A->B.mirrorless.mapping.pollers.group = dr"},
+			"f:4: A->B.mirrorless.mapping.pollers.group: only provisioned pollers have a group: set mirrorless.mapping.pollers.min, or remove the group",
+		},
+		{
+			[]string{"mirrorless.mapping.pollers.group = d r", "mirrorless.mapping.pollers.min = 1"},
+			`f:4: mirrorless.mapping.pollers.group: "d r" is not valid: set 1 to 128 letters, digits, hyphens and underscores`,
+		},
+	} {
+		c := read(test.lines...)
+		if got := fmt.Sprint(c.Err()); got != test.want {
+			t.Errorf("got  %s\nwant %s", got, test.want)
+		}
+	}
+	c := read("A->B.enabled = true", "A.mirrorless.msk.arn = arn:aws:kafka:eu-west-1:1:cluster/a", "A.mirrorless.ca.arn = arn:aws:secretsmanager:eu-west-1:1:secret:ca")
+	if !says(c.Warnings, "A.mirrorless.ca.arn", "beside A.mirrorless.msk.arn") {
+		t.Errorf("want a warning of an authority that MSK does not need, got %v", c.Warnings)
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,6 +122,30 @@ func (s settings) choice(key, byDefault string, words []string) string {
 	}
 	s.bad(e, "set "+strings.Join(words, " or "))
 	return byDefault
+}
+
+// pollerGroup is the pattern of Lambda's API for a PollerGroupName.
+var pollerGroup = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
+
+// pollers reads the keys of provisioned mode.
+func (s settings) pollers() Pollers {
+	const least, most, group = "mirrorless.mapping.pollers.min", "mirrorless.mapping.pollers.max", "mirrorless.mapping.pollers.group"
+	p := Pollers{
+		Minimum: int32(s.number(least, 0, 1, 200)),
+		Maximum: int32(s.number(most, 0, 1, 2000)),
+		Group:   s.text(group, ""),
+	}
+	switch e := s.values[group]; {
+	case p.Maximum > 0 && p.Minimum > p.Maximum:
+		e := s.values[most]
+		s.report.err(e, "%d is below %s, which is %d on line %d: set it to %[3]d or more", p.Maximum, least, p.Minimum, s.values[least].line)
+	case p.Group == "":
+	case !pollerGroup.MatchString(p.Group):
+		s.bad(e, "set 1 to 128 letters, digits, hyphens and underscores")
+	case !s.written(least) && !s.written(most):
+		s.report.err(e, "only provisioned pollers have a group: set %s, or remove the group", least)
+	}
+	return p
 }
 
 func (s settings) bad(e entry, hint string) {

@@ -49,7 +49,7 @@ func (p *Parts) topics() (topics.Options, error) {
 	}
 	o := topics.Options{
 		Settings: p.Settings, Reverse: p.reverse(), Store: p.Store, Source: a, Target: b,
-		EventSources: p.EventSources, Stack: p.Stack, Logger: p.Logger,
+		EventSources: p.EventSources, Stack: p.Stack, PartialFailures: p.Settings.Mapping.PartialFailures, Logger: p.Logger,
 	}
 	if o.EventSources == nil && p.AWS != nil {
 		o.EventSources, err = p.mappings(*p.AWS)
@@ -62,7 +62,8 @@ func (p *Parts) topics() (topics.Options, error) {
 func (p *Parts) mappings(sdk aws.Config) (topics.EventSources, error) {
 	c, _ := p.Config.Cluster(p.Settings.Source)
 	return mapping.New(lambda.NewFromConfig(sdk), mapping.Options{
-		Function: p.Stack + "-mirror", Cluster: c, Window: p.Settings.BatchDelay, Logger: p.Logger,
+		Function: p.Stack + "-mirror", Cluster: c, Window: p.Settings.BatchDelay,
+		Metrics: p.Settings.Mapping.Metrics, Pollers: p.Settings.Mapping.Pollers, Logger: p.Logger,
 	})
 }
 

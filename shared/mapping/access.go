@@ -25,7 +25,7 @@ type source struct {
 }
 
 // sourceOf works out how Lambda gets to a cluster.
-func sourceOf(c config.Cluster, rootCA string) (source, error) {
+func sourceOf(c config.Cluster) (source, error) {
 	s := source{arn: c.MSK.ARN, access: []types.SourceAccessConfiguration{}}
 	var errs []error
 	login, err := loginOf(c)
@@ -40,8 +40,8 @@ func sourceOf(c config.Cluster, rootCA string) (source, error) {
 	if len(s.servers) == 0 {
 		errs = append(errs, fmt.Errorf("it has no servers: set %s.bootstrap.servers", c.Alias))
 	}
-	if rootCA != "" {
-		s.access = append(s.access, uri(types.SourceAccessTypeServerRootCaCertificate, rootCA))
+	if c.MSK.CAARN != "" {
+		s.access = append(s.access, uri(types.SourceAccessTypeServerRootCaCertificate, c.MSK.CAARN))
 	}
 	subnets, groups := key(c, "subnets"), key(c, "security.groups")
 	switch network := c.MSK; {

@@ -33,11 +33,11 @@ func TestLambdaLogsInAsTheConsumersDo(t *testing.T) {
 	const inside = " VPC_SUBNET=subnet:subnet-1 VPC_SECURITY_GROUP=security_group:sg-1"
 	const id = "=arn:aws:secretsmanager:us-east-1:1:secret:a"
 	for _, test := range []struct {
-		name, lines, rootCA, want string
+		name, lines, want string
 	}{
 		{name: "plaintext in a VPC", lines: network, want: inside},
 		{name: "TLS in a VPC", lines: tls + network, want: inside},
-		{name: "TLS with a private authority", lines: tls + network, rootCA: "arn:aws:secretsmanager:us-east-1:1:secret:ca", want: "SERVER_ROOT_CA_CERTIFICATE=arn:aws:secretsmanager:us-east-1:1:secret:ca" + inside},
+		{name: "TLS with a private authority", lines: tls + network + "A.mirrorless.ca.arn = arn:aws:secretsmanager:us-east-1:1:secret:ca\n", want: "SERVER_ROOT_CA_CERTIFICATE=arn:aws:secretsmanager:us-east-1:1:secret:ca" + inside},
 		{name: "certificate", lines: tls + client + secret + network, want: "CLIENT_CERTIFICATE_TLS_AUTH" + id + inside},
 		{name: "certificate in the secret only", lines: tls + secret, want: "CLIENT_CERTIFICATE_TLS_AUTH" + id},
 		{name: "PLAIN over the internet", lines: sasl("PLAIN") + secret, want: "BASIC_AUTH" + id},
@@ -52,7 +52,7 @@ func TestLambdaLogsInAsTheConsumersDo(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			api := lambdaapi.New(lambdaapi.Options{})
-			s := sourcesOf(t, api, test.lines, func(o *mapping.Options) { o.RootCA = test.rootCA })
+			s := sourcesOf(t, api, test.lines)
 			made := must[topics.EventSource](t)(s.Create(t.Context(), specOf("orders")))
 			var got []string
 			for _, a := range get(t, api, made.ID).SourceAccessConfigurations {

@@ -56,11 +56,9 @@ type Options struct {
 	// network by it; otherwise the cluster is self-managed, reached in its subnets
 	// with its security groups, or over the internet where it has none. How it
 	// logs in follows the security protocol and SASL mechanism of the cluster's
-	// consumers; all but AWS_MSK_IAM need the secret's ARN.
+	// consumers; all but AWS_MSK_IAM need the secret's ARN. A self-managed one may
+	// have a private authority, whose certificates are in another secret.
 	Cluster config.Cluster
-	// RootCA is the ARN of a secret with the certificates (PEM) that the brokers
-	// of a self-managed cluster are trusted by, empty for public ones.
-	RootCA string
 	// Window is the batching window as the configuration has it. A mapping's is
 	// in whole seconds, so that one of 500ms is there as a second; List reads what
 	// Window became as Window, or it would differ in every round. Other windows
@@ -69,18 +67,10 @@ type Options struct {
 	// Metrics asks for EventCount, ErrorCount and KafkaMetrics, which CloudWatch
 	// charges for by mapping.
 	Metrics bool
-	// Pollers asks for provisioned mode, which costs while idle; on-demand if nil.
-	Pollers *Pollers
+	// Pollers asks for provisioned mode, which costs while idle; on-demand if zero.
+	Pollers config.Pollers
 	// Logger discards if nil.
 	Logger *slog.Logger
-}
-
-// Pollers are those of provisioned mode.
-type Pollers struct {
-	// Minimum is 1 to 200, Maximum 1 to 2000; Lambda's default for 0.
-	Minimum, Maximum int32
-	// Group lets mappings share the pollers' capacity; none if empty.
-	Group string
 }
 
 // EventSources are the mappings of one function.
@@ -107,7 +97,7 @@ func New(client *lambda.Client, o Options) (*EventSources, error) {
 	if o.Function == "" {
 		return nil, errors.New("set up event source mappings: the function that they invoke has no name")
 	}
-	s, err := sourceOf(o.Cluster, o.RootCA)
+	s, err := sourceOf(o.Cluster)
 	if err != nil {
 		return nil, fmt.Errorf("set up event source mappings of cluster %s: %w", o.Cluster.Alias, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"mirrorless/localstack/lambdaapi"
+	"mirrorless/shared/config"
 	"mirrorless/shared/mapping"
 	"mirrorless/shared/topics"
 )
@@ -59,7 +60,7 @@ func TestAMappingIsMadeOfItsSpec(t *testing.T) {
 			lines: mskFile,
 			change: func(o *mapping.Options) {
 				o.Metrics = true
-				o.Pollers = &mapping.Pollers{Minimum: 1, Maximum: 4, Group: "a-b"}
+				o.Pollers = config.Pollers{Minimum: 1, Maximum: 4, Group: "a-b"}
 			},
 			spec: func(s *topics.EventSourceSpec) {
 				s.Start.At, s.Window, s.BatchSize, s.PartialFailures = start, 0, 1, true

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 
+	"mirrorless/shared/config"
 	"mirrorless/shared/topics"
 )
 
@@ -85,7 +86,7 @@ func (e *EventSources) metrics() *types.EventSourceMappingMetricsConfig {
 
 func (e *EventSources) pollers() *types.ProvisionedPollerConfig {
 	p := e.o.Pollers
-	if p == nil {
+	if p == (config.Pollers{}) {
 		return nil
 	}
 	c := &types.ProvisionedPollerConfig{}
