@@ -165,8 +165,35 @@ func TestASourceThatIsOnlyAwayIsWaitedFor(t *testing.T) {
 	}
 	w.wantCopies(rs[:4])
 	w.wantHoles()
-	// An environment that has never reached it cannot wait for ever.
-	w.must(w.cold(), rs[7:])
+}
+
+func TestASourceThatHasNeverAnsweredIsAskedSixTimes(t *testing.T) {
+	w := newWorld(t)
+	rs := w.produce(some(0, 10)...)
+	w.must(w.cold(), rs[:4])
+	w.fakeA.Close()
+	now := time.Now()
+	m := mirror.New(mirror.Options{
+		Settings: w.settings, Store: w.store, Target: target.New(w.b, target.Options{}),
+		Source: w.connect(w.a, kgo.RequestRetries(0)), Now: func() time.Time { return now },
+	})
+	try := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err := m.Handle(ctx, kafkaevent.Encode(kafkaevent.Event{Source: kafkaevent.SourceSelfManaged, Records: rs[7:]}))
+		now = now.Add(3 * time.Second)
+		return err
+	}
+	for n := range 5 { // it may only be away
+		if err := try(); err == nil || !strings.Contains(err.Error(), "of which the event lacks something") {
+			t.Errorf("attempt %d: got %v, want an error, so that the batch comes again", n, err)
+		}
+	}
+	w.wantCopies(rs[:4])
+	w.wantHoles()
+	if err := try(); err != nil {
+		t.Errorf("got %v, want the event copied: it cannot wait for ever", err)
+	}
 	w.wantCopies(slices.Concat(rs[:4], rs[7:]))
 	w.wantHoles("orders-0 [4, 7) unexplained: 3")
 }

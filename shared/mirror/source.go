@@ -32,6 +32,7 @@ type source struct {
 	ids       map[string]state.TopicID
 	leaders   map[flow.TopicPartition]int32
 	answered  bool      // at least once
+	questions int       // in a row that were not answered
 	dark      time.Time // no question before this time
 	unhelpful error     // why
 }
@@ -41,6 +42,10 @@ const (
 	// leaveAlone is for a source that has never answered, which may be out of reach
 	// for good; one that has is back soon.
 	leaveAlone, leaveShortly = time.Minute, 3 * time.Second
+	// mostQuestions is how many a source that has never answered may leave open
+	// before it counts as out of reach. They take half a minute: an environment may
+	// begin while a broker is restarted, and what it took for a hole would be lost.
+	mostQuestions = 6
 	// readers is how many partitions are read at a time. Each holds what one Fetch
 	// request brings, and what the batch at hand unpacks to.
 	readers = 4
@@ -53,8 +58,8 @@ const (
 var (
 	errNoSource = errors.New("no client of the source cluster")
 	// errOutOfReach is returned where the source cannot be read from here, as far as
-	// is known: it has never answered, or refuses. A source that has answered before
-	// is only away for a time, which is another error.
+	// is known: it has not answered to mostQuestions, or refuses. A source that has
+	// answered before is only away for a time, which is another error.
 	errOutOfReach = errors.New("source is out of reach")
 )
 
@@ -86,7 +91,7 @@ func (s *source) ask(ctx context.Context, topics ...string) error {
 	resp, err := req.RequestWith(ctx, s.client)
 	if err != nil {
 		err = fmt.Errorf("ask the source for metadata: %w", err)
-		if s.answered {
+		if s.questions++; s.answered || s.questions < mostQuestions {
 			s.dark, s.unhelpful = s.now().Add(leaveShortly), err
 		} else {
 			s.dark, s.unhelpful = s.now().Add(leaveAlone), fmt.Errorf("%w: %w", errOutOfReach, err)
