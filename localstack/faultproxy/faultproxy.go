@@ -61,6 +61,10 @@ type Counts struct {
 	Answered    int // requests that the proxy answered itself
 	Cut         int // connections that were reset
 	HalfOpen    int // connections that were left half open
+	Lost        int // pieces of bytes that went into a half open connection
+	Stalled     int // pieces that did not move for a while
+	Delayed     int // pieces that were held up
+	Limited     int // pieces that were slowed down
 	Held        int // requests that were held back
 	Delivered   int // of those, the ones that reached the upstream late
 	Dropped     int // of those, the ones whose upstream was gone too

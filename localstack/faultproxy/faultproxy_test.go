@@ -320,6 +320,9 @@ func TestAStallLosesNothing(t *testing.T) {
 	p.Heal()
 	wantEcho(t, c, "one")
 	wantEcho(t, late, "two")
+	if got := p.Counts(); got != (faultproxy.Counts{Connections: 2, Stalled: 2}) {
+		t.Errorf("got %+v, want two pieces stalled", got)
+	}
 }
 
 func TestADelayHoldsUpBothDirections(t *testing.T) {
@@ -332,6 +335,9 @@ func TestADelayHoldsUpBothDirections(t *testing.T) {
 	wantEcho(t, c, "x")
 	if took := time.Since(began); took < 2*soon {
 		t.Errorf("got an answer after %v, want at least %v", took, 2*soon)
+	}
+	if got := p.Counts(); got != (faultproxy.Counts{Connections: 1, Delayed: 2}) {
+		t.Errorf("got %+v, want two pieces delayed", got)
 	}
 }
 
@@ -348,6 +354,9 @@ func TestALimitSlowsDown(t *testing.T) {
 	wantEcho(t, c, "y")
 	if took := time.Since(began); took < 100*time.Millisecond {
 		t.Errorf("got 10 kB after %v, want at least 100ms", took)
+	}
+	if got := p.Counts(); got.Limited < 4 { // one of each in both directions
+		t.Errorf("got %+v, want four pieces limited at least", got)
 	}
 }
 
@@ -377,7 +386,11 @@ func TestALateRequestArrivesWhenItsClientIsGone(t *testing.T) {
 	t.Run("gone by itself", func(t *testing.T) {
 		u := serve(t)
 		p := start(t, faultproxy.Kafka, u.Addr().String())
-		p.Late(faultproxy.Late{Match: faultproxy.Requests(0)})
+		told := make(chan string, 2)
+		p.Late(faultproxy.Late{Match: faultproxy.Requests(0), Told: func(request, answer []byte) {
+			told <- string(request)
+			told <- string(answer)
+		}})
 		c := dial(t, p)
 		write(t, c, first+produce)
 		wantEcho(t, c, first)
@@ -386,6 +399,9 @@ func TestALateRequestArrivesWhenItsClientIsGone(t *testing.T) {
 		u.received(t, 0, first)
 		c.Close()
 		u.received(t, 0, first+produce+more)
+		if request, answer := <-told, <-told; request != produce+more || answer != produce+more {
+			t.Errorf("told of request %q and answer %q, want both to be %q", request, answer, produce+more)
+		}
 	})
 	t.Run("after what was sent before it, however slow", func(t *testing.T) {
 		u := serve(t)

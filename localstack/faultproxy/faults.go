@@ -110,6 +110,10 @@ type Late struct {
 	Cut bool
 	// After is the time from the end of the client's connection to the delivery.
 	After time.Duration
+	// Told, unless nil, gets what was delivered and what the upstream has answered
+	// to it within two seconds, from a goroutine of its own. Answers to what the
+	// client had sent before may be among it.
+	Told func(request, answer []byte)
 }
 
 // Requests matches Kafka requests by their keys.
@@ -160,6 +164,13 @@ func (p *Proxy) giveBack(l *Late) {
 	defer p.mu.Unlock()
 	p.late = append(p.late, l)
 	p.counts.Held--
+}
+
+// count changes the counts.
+func (p *Proxy) count(change func(*Counts)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.counts)
 }
 
 // settled counts a late request as done.

@@ -96,10 +96,16 @@ func (l *link) carry(d Direction, to *net.TCPConn, read func(send func([]byte) b
 // pass writes a chunk when its time has come. It returns false where that is of
 // no use any more.
 func (l *link) pass(d Direction, to *net.TCPConn, c chunk) bool {
-	if !l.wait(d, time.Until(c.due)) {
-		return false
+	if t := time.Until(c.due); t > 0 {
+		l.p.count(func(c *Counts) { c.Delayed++ })
+		if !l.wait(d, t) {
+			return false
+		}
 	}
 	stalled, rate := l.p.flow()
+	if stalled != nil {
+		l.p.count(func(c *Counts) { c.Stalled++ })
+	}
 	for stalled != nil {
 		select {
 		case <-stalled:
@@ -112,7 +118,11 @@ func (l *link) pass(d Direction, to *net.TCPConn, c chunk) bool {
 		}
 	}
 	if l.lost[d].Load() {
+		l.p.count(func(c *Counts) { c.Lost++ })
 		return true
+	}
+	if rate > 0 {
+		l.p.count(func(c *Counts) { c.Limited++ })
 	}
 	if _, err := to.Write(c.bytes); err != nil {
 		return false
@@ -258,7 +268,10 @@ func (l *link) deliver(late *Late) bool {
 	if _, err := l.up.Write(l.kept); err != nil {
 		return false
 	}
-	_, _ = io.Copy(io.Discard, l.up)
+	answer, _ := io.ReadAll(io.LimitReader(l.up, mostHeld))
+	if late.Told != nil {
+		late.Told(l.kept, answer)
+	}
 	return true
 }
 
