@@ -22,11 +22,13 @@ RACE ?=
 # FULL=1 runs the stories on real Kafka in full length.
 FULL ?=
 FUZZTIME ?= 20s
-# Of make torture: how long faults happen, the seed that repeats them (0 chooses
-# one), and how records are copied. FULL=1 tortures MirrorMaker 2 as well.
-LENGTH ?= 5m
+# Of make torture: how long faults happen in each mode, the seed that repeats them
+# (0 chooses one), and the mode in which records are copied: default, transactions,
+# or all. PEER=1 does the same to MirrorMaker 2.
+LENGTH ?= 3m
 SEED ?= 0
-MODE ?= default
+MODE ?= all
+PEER ?=
 
 .PHONY: help
 help: ## List the targets
@@ -72,9 +74,9 @@ bench: build ## Measure against MirrorMaker 2 on real Kafka (needs Java 17 and M
 	MIRRORLESS_REAL=full $(GO) test -count=1 -timeout 60m -run '^$$' -bench . -benchtime 1x $(ARGS) ./stories
 
 .PHONY: torture
-torture: ## Let everything happen that can on real Kafka (LENGTH=5m, SEED=, MODE=, FULL=1)
-	MIRRORLESS_REAL=$(if $(FULL),full,1) $(GO) test -count=1 -v -timeout 90m -run '^TestTorture$$' ./stories \
-		-args -torture.length $(LENGTH) -torture.seed $(SEED) -torture.mode $(MODE) $(if $(FULL),-torture.peer)
+torture: ## Let everything happen that can on real Kafka (LENGTH=3m, SEED=, MODE=, PEER=1)
+	MIRRORLESS_REAL=1 $(GO) test -count=1 -v -timeout 90m -run '^TestTorture$$' ./stories \
+		-args -torture.length $(LENGTH) -torture.seed $(SEED) -torture.mode $(MODE) $(if $(PEER),-torture.peer)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for a short time (FUZZTIME=20s)

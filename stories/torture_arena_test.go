@@ -27,18 +27,20 @@ type arena struct {
 	proxyB []*faultproxy.Proxy
 	store  []*faultproxy.Proxy // of whoever has one
 
-	began time.Time
+	began  time.Time
+	topics []string // that are copied
 
 	mu     sync.Mutex
 	counts map[string]int // faults by kind
+	late   map[string]int // what brokers of B said to late batches
 }
 
 // brokersOfB is how many brokers B has, with two in-sync replicas at least.
 const brokersOfB = 3
 
-func newArena(t *testing.T, seed uint64) *arena {
+func newArena(t *testing.T, seed uint64, topics ...string) *arena {
 	t.Helper()
-	r := &arena{counts: map[string]int{}, began: time.Now()}
+	r := &arena{counts: map[string]int{}, late: map[string]int{}, began: time.Now(), topics: topics}
 	front := func(proxies *[]*faultproxy.Proxy, seed uint64) func(int, string) (string, error) {
 		return func(node int, address string) (string, error) {
 			p, err := faultproxy.Start(faultproxy.Options{Upstream: address, Protocol: faultproxy.Kafka, Seed: seed + uint64(node)})
@@ -89,9 +91,9 @@ func (r *arena) under(ctx context.Context, t *testing.T, load *stream, length ti
 // createTopics makes the topics of the load on A.
 func (r *arena) createTopics(ctx context.Context, t *testing.T) {
 	t.Helper()
-	forever := "-1"
-	for topic, partitions := range tortureTopics {
-		create(ctx, t, r.onA, partitions, map[string]*string{"retention.ms": &forever}, topic)
+	forever, large := "-1", strconv.Itoa(2*largestRecord)
+	for _, topic := range r.topics {
+		create(ctx, t, r.onA, tortureTopics[topic], map[string]*string{"retention.ms": &forever, "max.message.bytes": &large}, topic)
 	}
 }
 
@@ -99,7 +101,7 @@ func (r *arena) createTopics(ctx context.Context, t *testing.T) {
 func (r *arena) properties(t *testing.T, more ...string) string {
 	return properties(t, r.a, r.b, append([]string{
 		"clusters = A, B", "A.bootstrap.servers = " + addresses(r.proxyA), "B.bootstrap.servers = " + addresses(r.proxyB),
-		"A->B.enabled = true", "A->B.topics = young, odd, old, transactions", "B->A.enabled = false",
+		"A->B.enabled = true", "A->B.topics = " + strings.Join(r.topics, ", "), "B->A.enabled = false",
 		"replication.factor = 3", "refresh.topics.interval.seconds = 5",
 	}, more...)...)
 }
@@ -143,7 +145,7 @@ func (r *arena) copied(ctx context.Context) (n int64) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var topics []string
-	for topic := range tortureTopics {
+	for _, topic := range r.topics {
 		topics = append(topics, "A."+topic)
 	}
 	listed, err := kadm.NewClient(r.onB).ListEndOffsets(ctx, topics...)
@@ -187,7 +189,7 @@ func (r *arena) heal(ctx context.Context) {
 func (r *arena) settle(ctx context.Context, t *testing.T, committed bool, patience time.Duration) map[string]findings {
 	t.Helper()
 	source := map[string]map[int32][]entry{}
-	for topic := range tortureTopics {
+	for _, topic := range r.topics {
 		source[topic] = entries(ctx, t, r.a, topic, false)
 	}
 	for deadline := time.Now().Add(patience); ; {

@@ -66,9 +66,18 @@ func between(rng *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(rng.Int64N(int64(most-least)+1))
 }
 
+// counted is what proxies have counted of one thing.
+func counted(proxies []*faultproxy.Proxy, of func(faultproxy.Counts) int) (n int) {
+	for _, p := range proxies {
+		n += of(p.Counts())
+	}
+	return n
+}
+
 // network is the lane of a group of proxies; of requests, those that match may be
-// late.
-func network(name string, proxies []*faultproxy.Proxy, least, most time.Duration, requests func([]byte) bool, more ...fault) lane {
+// late, and told gets the answers to them. A fault counts where it took effect: a
+// connection has to have been there, or bytes that were to move.
+func network(name string, proxies []*faultproxy.Proxy, least, most time.Duration, requests func([]byte) bool, told func(request, answer []byte), more ...fault) lane {
 	// some is one of them, or all.
 	some := func(rng *rand.Rand) []*faultproxy.Proxy {
 		if n := rng.IntN(len(proxies) + 1); n < len(proxies) {
@@ -76,14 +85,16 @@ func network(name string, proxies []*faultproxy.Proxy, least, most time.Duration
 		}
 		return proxies
 	}
-	lasting := func(kind string, weight int, on, off func(*faultproxy.Proxy, *rand.Rand), least, most time.Duration) fault {
+	lasting := func(kind string, weight int, of func(faultproxy.Counts) int, on, off func(*faultproxy.Proxy, *rand.Rand), least, most time.Duration) fault {
 		return fault{kind, weight, func(ctx context.Context, rng *rand.Rand) int {
-			for _, p := range some(rng) {
+			chosen := some(rng)
+			before := counted(chosen, of)
+			for _, p := range chosen {
 				on(p, rng)
 				defer off(p, rng)
 			}
 			sleep(ctx, between(rng, least, most))
-			return 1
+			return min(counted(chosen, of)-before, 1)
 		}}
 	}
 	momentary := func(kind string, weight int, do func(*faultproxy.Proxy) int) fault {
@@ -99,7 +110,7 @@ func network(name string, proxies []*faultproxy.Proxy, least, most time.Duration
 	late := func(kind string, weight int, cut bool) fault {
 		return fault{kind, weight, func(ctx context.Context, rng *rand.Rand) int {
 			for _, p := range proxies {
-				p.Late(faultproxy.Late{Match: requests, Cut: cut, After: between(rng, 0, 5*time.Second)})
+				p.Late(faultproxy.Late{Match: requests, Cut: cut, After: between(rng, 0, 5*time.Second), Told: told})
 			}
 			sleep(ctx, between(rng, 500*time.Millisecond, 2*time.Second))
 			return 0
@@ -109,15 +120,15 @@ func network(name string, proxies []*faultproxy.Proxy, least, most time.Duration
 		momentary("connections cut", 3, (*faultproxy.Proxy).Cut),
 		momentary("half open, answers lost", 2, func(p *faultproxy.Proxy) int { return p.HalfOpen(faultproxy.Down) }),
 		momentary("half open, requests lost", 1, func(p *faultproxy.Proxy) int { return p.HalfOpen(faultproxy.Up) }),
-		lasting("refused", 2, func(p *faultproxy.Proxy, _ *rand.Rand) { p.Refuse(true); p.Cut() },
+		lasting("refused", 2, func(c faultproxy.Counts) int { return c.Refused + c.Cut }, func(p *faultproxy.Proxy, _ *rand.Rand) { p.Refuse(true); p.Cut() },
 			func(p *faultproxy.Proxy, _ *rand.Rand) { p.Refuse(false) }, 200*time.Millisecond, 3*time.Second),
-		lasting("stalled", 2, func(p *faultproxy.Proxy, _ *rand.Rand) { p.Stall(true) },
+		lasting("stalled", 2, func(c faultproxy.Counts) int { return c.Stalled }, func(p *faultproxy.Proxy, _ *rand.Rand) { p.Stall(true) },
 			func(p *faultproxy.Proxy, _ *rand.Rand) { p.Stall(false) }, 200*time.Millisecond, 5*time.Second),
-		lasting("delayed", 2, func(p *faultproxy.Proxy, rng *rand.Rand) {
+		lasting("delayed", 2, func(c faultproxy.Counts) int { return c.Delayed }, func(p *faultproxy.Proxy, rng *rand.Rand) {
 			p.Delay(0, between(rng, 10*time.Millisecond, 800*time.Millisecond))
 		},
 			func(p *faultproxy.Proxy, _ *rand.Rand) { p.Delay(0, 0) }, time.Second, 5*time.Second),
-		lasting("slow", 1, func(p *faultproxy.Proxy, rng *rand.Rand) { p.Limit(50_000 + rng.IntN(500_000)) },
+		lasting("slow", 1, func(c faultproxy.Counts) int { return c.Limited }, func(p *faultproxy.Proxy, rng *rand.Rand) { p.Limit(50_000 + rng.IntN(500_000)) },
 			func(p *faultproxy.Proxy, _ *rand.Rand) { p.Limit(0) }, time.Second, 4*time.Second),
 		late("late requests, their sender cut off", 5, true),
 		late("late requests, their sender waiting", 1, false),
@@ -134,11 +145,11 @@ const (
 
 // networkOfA makes late whatever is sent, a group's commits among it.
 func (r *arena) networkOfA() lane {
-	return network("A", r.proxyA, 2*time.Second, 7*time.Second, nil)
+	return network("A", r.proxyA, 2*time.Second, 7*time.Second, nil, nil)
 }
 
 func (r *arena) networkOfB() lane {
-	return network("B", r.proxyB, 300*time.Millisecond, 2*time.Second, faultproxy.Requests(keyProduce, keyInitProducer, keyAddPartitions, keyEndTransaction))
+	return network("B", r.proxyB, 300*time.Millisecond, 2*time.Second, faultproxy.Requests(keyProduce, keyInitProducer, keyAddPartitions, keyEndTransaction), r.toldLate)
 }
 
 // storeFaults is the lane of DynamoDB.
@@ -160,7 +171,7 @@ func storeFaults(p *faultproxy.Proxy) lane {
 		}
 		return false
 	}
-	return network("store", []*faultproxy.Proxy{p}, 2*time.Second, 6*time.Second, writes,
+	return network("store", []*faultproxy.Proxy{p}, 2*time.Second, 6*time.Second, writes, nil,
 		answers("server errors", dynamoAnswer("500 Internal Server Error", "InternalServerError")),
 		answers("throttled", dynamoAnswer("400 Bad Request", "ProvisionedThroughputExceededException")))
 }

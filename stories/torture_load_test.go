@@ -21,10 +21,14 @@ const (
 	oddTopic          = "odd"          // nulls, empty things, bytes that are no text
 	oldTopic          = "old"          // timestamps older than B's producer expiry
 	transactionsTopic = "transactions" // committed and aborted, with markers between
+	largeTopic        = "large"        // some of which no event can carry
 )
 
 // tortureTopics are the topics with their numbers of partitions.
-var tortureTopics = map[string]int32{youngTopic: 4, oddTopic: 3, oldTopic: 3, transactionsTopic: 2}
+var tortureTopics = map[string]int32{youngTopic: 4, oddTopic: 3, oldTopic: 3, transactionsTopic: 2, largeTopic: 1}
+
+// largestRecord is more than Lambda's event can carry, which is 4.7 MB raw.
+const largestRecord = 5_000_000
 
 // oldAge is how old the records of the old topic are: older than the day after
 // which B forgets a producer, younger than the 24 days after which A does.
@@ -35,17 +39,19 @@ type stream struct {
 	ctx    context.Context // of the clients, longer than the load
 	a      *kafka.Cluster
 	client *kgo.Client
+	topics []string // of the records that are not in transactions
 
 	mu   sync.Mutex // of the rest
 	rng  *rand.Rand
 	next map[string][]uint64
 }
 
-func newStream(ctx context.Context, t testing.TB, a *kafka.Cluster, seed uint64) *stream {
+func newStream(ctx context.Context, t testing.TB, a *kafka.Cluster, seed uint64, topics ...string) *stream {
 	t.Helper()
 	s := &stream{
-		ctx: ctx, a: a, rng: rand.New(rand.NewPCG(seed, 100)), next: map[string][]uint64{},
-		client: connect(t, a, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.Lz4Compression())),
+		ctx: ctx, a: a, topics: topics, rng: rand.New(rand.NewPCG(seed, 100)), next: map[string][]uint64{},
+		client: connect(t, a, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.Lz4Compression()),
+			kgo.ProducerBatchMaxBytes(2*largestRecord)),
 	}
 	for topic, partitions := range tortureTopics {
 		s.next[topic] = make([]uint64, partitions)
@@ -67,11 +73,13 @@ func (s *stream) record(topic string, partition int32) *kgo.Record {
 	case oddTopic:
 		r.Key, r.Value = s.odd(), s.odd()
 		for range s.rng.IntN(3) {
-			value := s.odd()
-			if value == nil {
-				value = []byte{} // the event cannot carry the name of a null header
-			}
-			r.Headers = append(r.Headers, kgo.RecordHeader{Key: []string{"", "a", "a", "ключ"}[s.rng.IntN(4)], Value: value})
+			// The event does not carry the name of a header that is null.
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: []string{"", "a", "a", "ключ"}[s.rng.IntN(4)], Value: s.odd()})
+		}
+	case largeTopic:
+		r.Value = make([]byte, 100)
+		if s.rng.IntN(500) == 0 {
+			r.Value = make([]byte, largestRecord)
 		}
 	default:
 		r.Key = fmt.Appendf(nil, "key-%d", s.rng.IntN(100))
@@ -107,7 +115,7 @@ func (s *stream) run(loading context.Context, t testing.TB) {
 	defer writers.Wait()
 	writers.Go(func() { s.transactions(loading, t) })
 	for {
-		topics, n := []string{youngTopic, oddTopic, oldTopic}, 5
+		topics, n := s.topics, 5
 		s.mu.Lock()
 		if s.rng.IntN(20) == 0 {
 			topics, n = topics[s.rng.IntN(3):][:1], 300
@@ -180,8 +188,8 @@ func (s *stream) transaction(client *kgo.Client, end kgo.TransactionEndTry) erro
 // last writes one record more to every partition and waits until they are there.
 func (s *stream) last(t testing.TB) {
 	t.Helper()
-	for topic, partitions := range tortureTopics {
-		for p := range partitions {
+	for _, topic := range append(s.topics[:len(s.topics):len(s.topics)], transactionsTopic) {
+		for p := range tortureTopics[topic] {
 			produce(s.ctx, t, s.client, s.record(topic, p))
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"mirrorless/localstack/faultproxy"
 	"mirrorless/localstack/kafka"
 	"mirrorless/localstack/kafka/kafkatest"
 )
@@ -93,34 +92,16 @@ func (p *peer) lane() lane {
 	}}
 }
 
-// holdProduce holds the next Produce requests to B until their senders are gone,
-// and returns 1 as soon as there is one.
-func (r *arena) holdProduce(ctx context.Context, rng *rand.Rand) int {
-	held := func() (n int) {
-		for _, p := range r.proxyB {
-			n += p.Counts().Held
-		}
-		return n
-	}
-	before := held()
-	for _, p := range r.proxyB {
-		p.Late(faultproxy.Late{Match: faultproxy.Requests(keyProduce), After: between(rng, 0, 5*time.Second)})
-	}
-	for limit := time.Now().Add(3 * time.Second); held() == before && time.Now().Before(limit) && sleep(ctx, 10*time.Millisecond); {
-	}
-	return min(held()-before, 1)
-}
-
 // torturePeerOnce does to MirrorMaker 2 what was done to ours: the same load, and
 // faults from the same seed, for as long.
 func torturePeerOnce(t *testing.T, seed uint64, length time.Duration) outcome {
 	ctx := within(t, length+10*time.Minute)
-	r := newArena(t, seed)
+	r := newArena(t, seed, youngTopic, oddTopic, oldTopic, transactionsTopic) // no large ones: its producer takes none over a megabyte
 	r.createTopics(ctx, t)
 	p := &peer{t: t, arena: r, in: kafkatest.Find(t), dir: printed(t)}
 	p.file = r.properties(t, "B->A.emit.heartbeats.enabled = false", "offset-syncs.topic.replication.factor = 1")
 	t.Cleanup(p.killAll)
-	load := newStream(ctx, t, r.a, seed)
+	load := newStream(ctx, t, r.a, seed, youngTopic, oddTopic, oldTopic)
 	p.start()
 	r.phase(t, "the load begins")
 	r.under(ctx, t, load, length, seed, p.lane(), r.networkOfB(), r.networkOfA(), r.brokerFaults(t))
@@ -133,6 +114,5 @@ func torturePeerOnce(t *testing.T, seed uint64, length time.Duration) outcome {
 	r.progress(ctx, peerPatience)
 	found := r.settle(ctx, t, false, 2*time.Minute)
 	r.phase(t, "B was read")
-	printFaults(t, r)
-	return outcomeOf("MirrorMaker 2", found)
+	return outcomeOf("MirrorMaker 2", printFaults(t, r), found)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -20,19 +21,21 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	"mirrorless/localstack/faultproxy"
 	"mirrorless/localstack/kafka/kafkatest"
 	"mirrorless/localstack/ministack/ministacktest"
 	"mirrorless/localstack/process"
+	"mirrorless/shared/mirror"
 	"mirrorless/shared/state/dynamo"
 	"mirrorless/shared/verify"
 )
 
 var (
-	tortureLength = flag.Duration("torture.length", 45*time.Second, "how long TestTorture lets faults happen")
+	tortureLength = flag.Duration("torture.length", 0, "how long TestTorture lets faults happen; 0 leaves it out")
 	tortureSeed   = flag.Uint64("torture.seed", 0, "the seed of TestTorture's faults; 0 chooses one")
-	tortureMode   = flag.String("torture.mode", "default", "how TestTorture copies: "+strings.Join(modeNames(), ", "))
+	tortureMode   = flag.String("torture.mode", "all", "how TestTorture copies: all, "+strings.Join(modeNames(), ", "))
 	torturePeer   = flag.Bool("torture.peer", false, "let TestTorture torture MirrorMaker 2 beside")
 	tortureDir    = flag.String("torture.dir", "", "where TestTorture leaves what the runs print")
 )
@@ -49,7 +52,7 @@ type mode struct {
 
 var modes = map[string]mode{
 	"default":      {residual: true},
-	"transactions": {properties: []string{"exactly.once.source.support = enabled"}, committed: true},
+	"transactions": {properties: []string{"B.exactly.once.source.support = enabled"}, committed: true},
 }
 
 func modeNames() (names []string) {
@@ -183,36 +186,56 @@ func (o *ours) lane() lane {
 			old.Kill()
 			return 1
 		}},
+		{"a second run beside the first", 1, func(ctx context.Context, rng *rand.Rand) int {
+			old := o.run()
+			o.start()
+			o.arena.progress(ctx, 15*time.Second)
+			sleep(ctx, between(rng, time.Second, 4*time.Second))
+			old.Kill()
+			return 1
+		}},
 	}}
 }
 
 // TestTorture lets everything happen to a flow that can happen, at random points,
-// and then wants every record on B, once, and in order. "make torture" runs it
-// for longer.
+// and then wants every record on B, once, and in order.
 func TestTorture(t *testing.T) {
+	if *tortureLength == 0 {
+		t.Skip("make torture runs it")
+	}
 	kafkatest.Find(t)
-	m, ok := modes[*tortureMode]
-	if !ok {
-		t.Fatalf("-torture.mode is %q: set one of %s", *tortureMode, strings.Join(modeNames(), ", "))
+	names := []string{*tortureMode}
+	if *tortureMode == "all" {
+		names = modeNames()
+	} else if _, ok := modes[*tortureMode]; !ok {
+		t.Fatalf("-torture.mode is %q: set all or one of %s", *tortureMode, strings.Join(modeNames(), ", "))
 	}
 	seed := *tortureSeed
 	if seed == 0 {
 		seed = rand.Uint64N(1_000_000) + 1
 	}
 	length := *tortureLength
-	t.Logf("torture of %s in mode %s, to be repeated with SEED=%d", length, *tortureMode, seed)
 	var all []outcome
-	t.Run("mirrorless", func(t *testing.T) { all = append(all, tortureOurs(t, m, seed, length)) })
+	for _, name := range names {
+		again := fmt.Sprintf("make torture LENGTH=%s SEED=%d MODE=%s", length, seed, name)
+		t.Run(name, func(t *testing.T) {
+			t.Logf("repeat with: %s", again)
+			all = append(all, tortureOurs(t, name, seed, length))
+			if t.Failed() {
+				t.Logf("repeat with: %s", again)
+			}
+		})
+	}
 	if *torturePeer {
 		t.Run("MirrorMaker 2", func(t *testing.T) { all = append(all, torturePeerOnce(t, seed, length)) })
 	}
-	t.Logf("%-28s %8s %8s %10s %9s %8s", "", "records", "missing", "duplicated", "reordered", "altered")
+	t.Logf("%-40s %7s %8s %8s %10s %9s %7s", "", "faults", "records", "missing", "duplicated", "reordered", "altered")
 	for _, o := range all {
 		for _, f := range []struct {
 			of string
 			findings
 		}{{"young", o.young}, {"old", o.old}} {
-			t.Logf("%-28s %8d %8d %10d %9d %8d", o.who+", "+f.of+" records", f.Records, f.Missing, f.Duplicated, f.Reordered, f.Altered+f.Unknown)
+			t.Logf("%-40s %7d %8d %8d %10d %9d %7d", o.who+", "+f.of+" records", o.faults, f.Records, f.Missing, f.Duplicated, f.Reordered, f.Altered+f.Unknown)
 		}
 	}
 }
@@ -221,11 +244,12 @@ func TestTorture(t *testing.T) {
 // and of older ones.
 type outcome struct {
 	who        string
+	faults     int
 	young, old findings
 }
 
-func outcomeOf(who string, found map[string]findings) outcome {
-	o := outcome{who: who}
+func outcomeOf(who string, faults int, found map[string]findings) outcome {
+	o := outcome{who: who, faults: faults}
 	for topic, f := range found {
 		if topic == oldTopic {
 			o.old.add(f)
@@ -236,9 +260,10 @@ func outcomeOf(who string, found map[string]findings) outcome {
 	return o
 }
 
-func tortureOurs(t *testing.T, m mode, seed uint64, length time.Duration) outcome {
+func tortureOurs(t *testing.T, name string, seed uint64, length time.Duration) outcome {
+	m := modes[name]
 	ctx := within(t, length+5*time.Minute)
-	r := newArena(t, seed)
+	r := newArena(t, seed, youngTopic, oddTopic, oldTopic, transactionsTopic, largeTopic)
 	r.createTopics(ctx, t)
 	store := ministacktest.Start(t)
 	beforeStore, err := faultproxy.Start(faultproxy.Options{Upstream: strings.TrimPrefix(store.Endpoint(), "http://"), Protocol: faultproxy.HTTP, Seed: seed})
@@ -252,7 +277,7 @@ func tortureOurs(t *testing.T, m mode, seed uint64, length time.Duration) outcom
 	mirrorless(t) // builds
 	t.Cleanup(o.killAll)
 
-	load := newStream(ctx, t, r.a, seed)
+	load := newStream(ctx, t, r.a, seed, youngTopic, oddTopic, oldTopic, largeTopic)
 	o.start()
 	r.phase(t, "the load begins")
 	r.under(ctx, t, load, length, seed, o.lane(), r.networkOfB(), r.networkOfA(), storeFaults(beforeStore), r.brokerFaults(t))
@@ -266,37 +291,35 @@ func tortureOurs(t *testing.T, m mode, seed uint64, length time.Duration) outcom
 	}
 	found := r.settle(ctx, t, m.committed, 3*time.Minute)
 	r.phase(t, "B was read")
-	printFaults(t, r)
+	faults := printFaults(t, r)
 
-	second, holes := o.ledger(ctx, t, store.Endpoint())
-	all := outcomeOf("mirrorless", found)
+	ledger := o.ledger(ctx, t, store.Endpoint())
+	for _, at := range slices.Sorted(maps.Keys(ledger)) {
+		t.Logf("the flow itself counted: %s: %d", at, ledger[at])
+	}
+	all := outcomeOf("mirrorless, "+name, faults, found)
 	young, old := all.young, all.old
 	t.Logf("young records: %+v", young)
 	t.Logf("old records: %+v", old)
-	t.Logf("the flow itself counted %d second copies of old records and %d of others", second[oldTopic], sum(second)-second[oldTopic])
-	t.Logf("and %d ranges of offsets that A does not hold, such as markers", holes)
-
 	want := findings{Records: young.Records}
 	if young != want {
 		t.Errorf("young records: got %+v, want %+v", young, want)
 	}
 	want = findings{Records: old.Records}
 	if m.residual {
-		want.Duplicated = int(second[oldTopic])
+		want.Duplicated = int(ledger[oldTopic+": "+mirror.SecondCopy])
 	}
 	if old != want {
 		t.Errorf("old records: got %+v, want %+v", old, want)
 	}
-	if n := sum(second) - second[oldTopic]; n > 0 {
-		t.Errorf("got %d second copies counted of young records, want none", n)
-	}
+	o.wantMode(ctx, t, m)
 	o.verify(t, old)
 	r.phase(t, "verified")
 	if err := o.run().Stop(ctx); err != nil {
 		t.Errorf("stop the run: %v", err)
 	}
 	if t.Failed() {
-		t.Logf("repeat with SEED=%d; what the runs printed is in %s", seed, o.dir)
+		t.Logf("what the runs printed is in %s", o.dir)
 	}
 	return all
 }
@@ -312,21 +335,36 @@ func printed(t *testing.T) string {
 	return *tortureDir
 }
 
-func printFaults(t *testing.T, r *arena) {
+func printFaults(t *testing.T, r *arena) int {
 	lines, n := r.faults()
 	t.Logf("faults: %d\n%s", n, strings.Join(lines, "\n"))
-}
-
-func sum(m map[string]int64) (n int64) {
-	for _, x := range m {
-		n += x
+	for _, what := range slices.Sorted(maps.Keys(r.late)) {
+		t.Logf("late batches of records: %5d %s", r.late[what], what)
 	}
 	return n
 }
 
-// ledger reads from the flow's table how many second copies were noticed, by
-// topic, and how many other ranges are in it.
-func (o *ours) ledger(ctx context.Context, t *testing.T, endpoint string) (second map[string]int64, others int) {
+// wantMode looks whether B was written to in transactions, which no reader sees.
+func (o *ours) wantMode(ctx context.Context, t *testing.T, m mode) {
+	t.Helper()
+	listed, err := kadm.NewClient(o.arena.onB).ListTransactions(ctx, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for id := range listed {
+		if strings.HasPrefix(id, "mirrorless/A/B/") {
+			n++
+		}
+	}
+	if m.committed != (n > 0) {
+		t.Errorf("got %d transactional ids of the flow on B, although transactions are wanted: %v", n, m.committed)
+	}
+}
+
+// ledger reads from the flow's table how many records are concerned by what was
+// noticed, by topic and kind.
+func (o *ours) ledger(ctx context.Context, t *testing.T, endpoint string) map[string]int64 {
 	t.Helper()
 	id, err := os.ReadFile(filepath.Join(filepath.Dir(o.file), ".mirrorless", "id"))
 	if err != nil {
@@ -339,15 +377,11 @@ func (o *ours) ledger(ctx context.Context, t *testing.T, endpoint string) (secon
 	if err != nil {
 		t.Fatal(err)
 	}
-	second = map[string]int64{}
+	all := map[string]int64{}
 	for _, h := range holes {
-		if h.Kind == "second copy" {
-			second[h.Topic] += h.Records
-		} else {
-			others++
-		}
+		all[h.Topic+": "+h.Kind] += h.Records
 	}
-	return second, others
+	return all
 }
 
 // verify asks the command that users have, which has to agree with the reader.
