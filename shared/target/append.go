@@ -19,7 +19,7 @@ type brokers interface {
 	produce(ctx context.Context, p Partition, raw []byte) (answer, error)
 	// producers returns, for each partition, what its leader knows of its
 	// producers. A partition that no leader answers for is missing.
-	producers(ctx context.Context, ps []Partition) (map[Partition][]known, error)
+	producers(ctx context.Context, ps []Partition) (map[Partition]told, error)
 	// fetch reads batches from an offset on.
 	fetch(ctx context.Context, p Partition, offset int64) (fetched, error)
 }
@@ -35,6 +35,12 @@ type answer struct {
 	// bad is the index of the record that the broker objects to, −1 if it names
 	// none.
 	bad int
+}
+
+// told is what a leader tells of the producers of a partition, or why it does not.
+type told struct {
+	producers []known
+	err       error
 }
 
 // known is what a leader remembers of one producer.
@@ -122,11 +128,7 @@ func (a *appender) run(ctx context.Context) error {
 		case n > 1 && ans.bad < 0 && ofRecord(ans.code):
 			limit = n / 2 // the broker does not say which one: halve until it stands alone
 		default:
-			r := &RejectedError{Record: a.out.Done, Code: ans.code, Detail: ans.detail, Size: len(a.buf)}
-			if !ofRecord(ans.code) {
-				r.Record = -1
-			}
-			return r
+			return a.log.rejected(ctx, a.p, ans, a.out.Done, len(a.buf), batch.Size(rest[:n]))
 		}
 	}
 	return nil
@@ -236,17 +238,23 @@ func tooLarge(code int16) bool {
 	return code == kerr.MessageTooLarge.Code || code == kerr.RecordListTooLarge.Code
 }
 
-// ofRecord says that the answer judges a record and not the partition.
+// ofRecord says that the answer is about a batch and not the partition, so that a
+// part of it may be taken.
 func ofRecord(code int16) bool {
-	if tooLarge(code) {
-		return true
-	}
 	switch code {
-	case kerr.InvalidTimestamp.Code, kerr.InvalidRecord.Code,
-		kerr.CorruptMessage.Code, kerr.UnsupportedForMessageFormat.Code, kerr.UnsupportedCompressionType.Code:
+	case kerr.CorruptMessage.Code, kerr.UnsupportedForMessageFormat.Code, kerr.UnsupportedCompressionType.Code:
 		return true
 	}
-	return false
+	return judges(code)
+}
+
+// judges says that the answer is about what a record is, and not how it was sent.
+func judges(code int16) bool {
+	switch code {
+	case kerr.InvalidTimestamp.Code, kerr.InvalidRecord.Code, kerr.PolicyViolation.Code:
+		return true
+	}
+	return tooLarge(code)
 }
 
 // backoff waits between two attempts: 20 ms at first, doubling up to a second,

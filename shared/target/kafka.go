@@ -139,55 +139,92 @@ func (w *wire) produce(ctx context.Context, p Partition, raw []byte) (answer, er
 }
 
 // producers asks for the active producers; the client sends the request to the
-// leaders and merges their answers.
-func (w *wire) producers(ctx context.Context, ps []Partition) (map[Partition][]known, error) {
-	out := make(map[Partition][]known, len(ps))
-	pending := make(map[flow.TopicPartition]Partition, len(ps))
+// leaders and merges their answers. Those that answer do not wait for one that
+// does not until there is no time left.
+func (w *wire) producers(ctx context.Context, ps []Partition) (map[Partition]told, error) {
+	patient, cancel := patience(ctx)
+	defer cancel()
+	i := inquiry{out: make(map[Partition]told, len(ps)), pending: make(map[flow.TopicPartition]Partition, len(ps))}
 	for _, p := range ps {
-		pending[p.TopicPartition] = p
+		i.pending[p.TopicPartition] = p
 	}
-	var last error
 	for wait := newBackoff(); ; {
-		resp, err := describeProducers(slices.Collect(maps.Keys(pending))).RequestWith(ctx, w.client)
-		if err != nil && w.lacksDescribeProducers(ctx) {
-			for _, p := range pending {
-				out[p] = nil
-			}
-			return out, nil
+		within := patient
+		if patient.Err() != nil {
+			within = ctx
 		}
+		resp, err := describeProducers(slices.Collect(maps.Keys(i.pending))).RequestWith(within, w.client)
 		if err != nil {
-			last = err
-		} else {
-			for _, t := range resp.Topics {
-				for _, rp := range t.Partitions {
-					tp := flow.TopicPartition{Topic: t.Topic, Partition: rp.Partition}
-					p, ok := pending[tp]
-					if err := kerr.ErrorForCode(rp.ErrorCode); err != nil {
-						last = fmt.Errorf("%s: %w", tp, err)
-						if !kerr.IsRetriable(err) {
-							return nil, last
-						}
-						continue
-					}
-					if !ok {
-						continue
-					}
-					ks := make([]known, 0, len(rp.ActiveProducers))
-					for _, a := range rp.ActiveProducers {
-						ks = append(ks, known{id: a.ProducerID, epoch: int16(a.ProducerEpoch), sequence: a.LastSequence})
-					}
-					out[p] = ks
-					delete(pending, tp)
-				}
+			if w.lacksDescribeProducers(ctx) {
+				i.close(told{})
+				return i.out, nil
 			}
-			if len(pending) == 0 {
-				return out, nil
-			}
+			i.last = err
 		}
-		if !wait.next(ctx) {
-			return nil, fmt.Errorf("%w (last answer: %w)", context.Cause(ctx), last)
+		if resp != nil { // of some leaders, even with an error
+			i.take(resp)
+		}
+		if len(i.pending) == 0 {
+			return i.out, nil
+		}
+		if len(i.out) == 0 {
+			within = ctx
+		}
+		switch {
+		case wait.next(within):
+		case len(i.out) == 0:
+			return nil, fmt.Errorf("%w (last answer: %w)", context.Cause(ctx), i.last)
+		default:
+			i.close(told{err: fmt.Errorf("%w (last answer: %w)", context.Cause(within), i.last)})
+			return i.out, nil
 		}
 	}
+}
+
+// inquiry is what leaders have told so far.
+type inquiry struct {
+	out     map[Partition]told
+	pending map[flow.TopicPartition]Partition
+	last    error // of those that are to be asked again
+}
+
+func (i *inquiry) take(resp *kmsg.DescribeProducersResponse) {
+	for _, t := range resp.Topics {
+		for _, rp := range t.Partitions {
+			tp := flow.TopicPartition{Topic: t.Topic, Partition: rp.Partition}
+			p, ok := i.pending[tp]
+			if !ok {
+				continue
+			}
+			var said told
+			if said.err = kerr.ErrorForCode(rp.ErrorCode); kerr.IsRetriable(said.err) {
+				i.last = fmt.Errorf("%s: %w", tp, said.err)
+				continue
+			}
+			for _, a := range rp.ActiveProducers {
+				said.producers = append(said.producers, known{id: a.ProducerID, epoch: int16(a.ProducerEpoch), sequence: a.LastSequence})
+			}
+			i.out[p] = said
+			delete(i.pending, tp)
+		}
+	}
+}
+
+// close says the same of all that have not answered.
+func (i *inquiry) close(said told) {
+	for _, p := range i.pending {
+		i.out[p] = said
+	}
+	clear(i.pending)
+}
+
+// patience is a context for half the time that is left.
+func patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	left := noDeadline
+	if deadline, ok := ctx.Deadline(); ok {
+		left = time.Until(deadline)
+	}
+	return context.WithTimeoutCause(ctx, left/2, errNoLeader)
 }
 
 func describeProducers(tps []flow.TopicPartition) *kmsg.DescribeProducersRequest {

@@ -203,8 +203,8 @@ func TestTheBrokersAnswers(t *testing.T) {
 		p, id := topic("stamped", map[string]*string{"message.timestamp.type": &stamp}), producer()
 		log := New(two, Options{})
 		got, err := log.Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, values(0, 3), nil)
-		if err != nil || got.Done != 3 || end(p) != 3 {
-			t.Errorf("got %+v, %v", got, err)
+		if err != nil || got.Done != 3 || got.Stamped != 3 || end(p) != 3 {
+			t.Errorf("got %+v, %v; want three records stamped", got, err)
 		}
 		got, err = log.Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, values(0, 3), nil)
 		if err != nil || got.Done != 3 || end(p) != 3 {
@@ -218,7 +218,7 @@ func TestTheBrokersAnswers(t *testing.T) {
 		rs[60].Value = make([]byte, 30_000)
 		got, err := New(two, Options{}).Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, rs, nil)
 		rejected, ok := errors.AsType[*RejectedError](err)
-		if !ok || rejected.Record != 60 || !errors.Is(err, kerr.MessageTooLarge) || got.Done != 60 || end(p) != 60 {
+		if !ok || rejected.Record != 60 || !rejected.OfRecord() || rejected.Limits["max.message.bytes"] != limit || rejected.Size <= 30_000 || !errors.Is(err, kerr.MessageTooLarge) || got.Done != 60 || end(p) != 60 {
 			t.Errorf("got %+v, %v, end %d; want record 60 rejected after 60", got, err, end(p))
 		}
 	})
@@ -242,8 +242,35 @@ func TestTheBrokersAnswers(t *testing.T) {
 		rs[4].Timestamp = time.Now().Add(-48 * time.Hour).UnixMilli()
 		got, err := New(two, Options{}).Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, rs, nil)
 		rejected, ok := errors.AsType[*RejectedError](err)
-		if !ok || rejected.Record != 4 || !errors.Is(err, kerr.InvalidTimestamp) || got.Done != 4 || end(p) != 4 {
+		if !ok || rejected.Record != 4 || !rejected.OfRecord() || rejected.Limits["message.timestamp.before.max.ms"] != limit || !errors.Is(err, kerr.InvalidTimestamp) || got.Done != 4 || end(p) != 4 {
 			t.Errorf("got %+v, %v, end %d; want record 4 rejected after 4", got, err, end(p))
+		}
+	})
+	t.Run("a batch too large as a whole is split, and nothing is refused", func(t *testing.T) {
+		limit := "20000"
+		p, id := topic("split", map[string]*string{"max.message.bytes": &limit}), producer()
+		rs := values(0, 100)
+		for i := range rs {
+			rs[i].Value = make([]byte, 5000)
+		}
+		got, err := New(two, Options{}).Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, rs, nil)
+		if err != nil || got.Done != 100 || end(p) != 100 {
+			t.Errorf("got %+v, %v, end %d; want all hundred appended", got, err, end(p))
+		}
+	})
+	t.Run("the record without a key is named where the topic is compacted", func(t *testing.T) {
+		compact := "compact"
+		p, id := topic("compacted", map[string]*string{"cleanup.policy": &compact}), producer()
+		rs := values(0, 10)
+		for i := range rs {
+			if i != 7 {
+				rs[i].Key = []byte("k")
+			}
+		}
+		got, err := New(two, Options{}).Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, rs, nil)
+		rejected, ok := errors.AsType[*RejectedError](err)
+		if !ok || rejected.Record != 7 || !rejected.OfRecord() || !errors.Is(err, kerr.InvalidRecord) || rejected.Limits["cleanup.policy"] != compact || got.Done != 7 || end(p) != 7 {
+			t.Errorf("got %+v, %v, end %d; want record 7 rejected after 7", got, err, end(p))
 		}
 	})
 }

@@ -142,13 +142,13 @@ func (m *model) produce(ctx context.Context, _ Partition, raw []byte) (answer, e
 	return m.append(raw), context.Cause(ctx)
 }
 
-func (m *model) producers(ctx context.Context, ps []Partition) (map[Partition][]known, error) {
+func (m *model) producers(ctx context.Context, ps []Partition) (map[Partition]told, error) {
 	m.trouble()
 	var ks []known
 	for id, st := range m.state {
 		ks = append(ks, known{id: id, epoch: st.epoch, sequence: st.recent[len(st.recent)-1].last})
 	}
-	return map[Partition][]known{ps[0]: ks}, context.Cause(ctx)
+	return map[Partition]told{ps[0]: {producers: ks}}, context.Cause(ctx)
 }
 
 func (m *model) fetch(ctx context.Context, _ Partition, offset int64) (fetched, error) {

@@ -53,7 +53,7 @@ type Probe struct {
 // cursors stand (KIP-664). A caller that does not know for certain that it was
 // the last to append must ask: a broker that has forgotten the producer takes
 // any sequence. Brokers before 2.8 have no such request; there every producer
-// counts as forgotten.
+// counts as forgotten. A partition that cannot be told of has an error for itself.
 func (l *Log) Standing(ctx context.Context, probes []Probe) (map[flow.TopicPartition]Standing, error) {
 	ps := make([]Partition, len(probes))
 	for i, q := range probes {
@@ -65,13 +65,16 @@ func (l *Log) Standing(ctx context.Context, probes []Probe) (map[flow.TopicParti
 	}
 	out := make(map[flow.TopicPartition]Standing, len(probes))
 	for _, q := range probes {
-		ks, ok := all[q.Partition]
+		said, ok := all[q.Partition]
 		if !ok {
-			return nil, fmt.Errorf("describe producers of %s: no leader answered", q.Partition.TopicPartition)
+			said.err = errNoLeader
 		}
-		s, err := l.confirmed(ctx, q, standing(ks, q.Cursor.Producer))
-		if err != nil {
-			return nil, err
+		var s Standing
+		if said.err == nil {
+			s, said.err = l.confirmed(ctx, q, standing(said.producers, q.Cursor.Producer))
+		}
+		if said.err != nil {
+			s = Standing{Err: fmt.Errorf("describe producers of %s: %w", q.Partition.TopicPartition, said.err)}
 		}
 		out[q.Partition.TopicPartition] = s
 	}
@@ -108,6 +111,8 @@ func (l *Log) confirmed(ctx context.Context, q Probe, s Standing) (Standing, err
 	}
 	return Standing{Verdict: Forgotten}, nil
 }
+
+var errNoLeader = errors.New("no leader answered")
 
 func standing(ks []known, p batch.Producer) Standing {
 	i := slices.IndexFunc(ks, func(k known) bool { return k.id == p.ID })
@@ -150,7 +155,10 @@ func (a *appender) settle(ctx context.Context, ans answer) error {
 	if err != nil {
 		return fmt.Errorf("describe producers: %w", err)
 	}
-	ks, ok := all[a.p]
+	said, ok := all[a.p]
+	if said.err != nil {
+		return fmt.Errorf("describe producers: %w", said.err)
+	}
 	if !ok { // between two leaders: ask again
 		if !newBackoff().next(ctx) {
 			return fmt.Errorf("describe producers: %w", context.Cause(ctx))
@@ -158,7 +166,7 @@ func (a *appender) settle(ctx context.Context, ans answer) error {
 		a.settled--
 		return nil
 	}
-	s, err := a.log.confirmed(ctx, Probe{a.p, a.out.Cursor}, standing(ks, a.out.Cursor.Producer))
+	s, err := a.log.confirmed(ctx, Probe{a.p, a.out.Cursor}, standing(said.producers, a.out.Cursor.Producer))
 	if err != nil {
 		return err
 	}
@@ -343,7 +351,9 @@ func (a *appender) match(r *trail) {
 			a.out.Stripped = append(a.out.Stripped, a.out.Done)
 		}
 		a.book(r.found[at].Offset, 1)
-		if !r.found[at].stamped {
+		if r.found[at].stamped {
+			a.out.Stamped++
+		} else {
 			a.out.Found++
 		}
 		r.found = r.found[at+1:]

@@ -101,6 +101,10 @@ type Appended struct {
 	// Second counts those of them that hold a second copy: a late request of this
 	// producer that the broker took after it had forgotten the first.
 	Second int64
+	// Stamped counts records of which the target keeps its own time instead of the
+	// record's, as a topic with message.timestamp.type = LogAppendTime does. It
+	// misses those whose answer was late.
+	Stamped int
 	// Stripped are indexes of records whose copy, found on the target, lacks headers
 	// with a null value.
 	Stripped []int
@@ -156,9 +160,17 @@ type RejectedError struct {
 	// Code is Kafka's error code, Detail the broker's own words, if any.
 	Code   int16
 	Detail string
-	// Size is the size in bytes of the record's batch before compression.
-	Size int
+	// Size is the size in bytes of the batch that was refused, which holds nothing but
+	// the record unless Record is -1; Plain is its size before compression.
+	Size, Plain int
+	// Limits are the configs of the topic that a broker judges records by, as the
+	// target tells them ([LimitConfigs]); nil where it does not.
+	Limits map[string]string
 }
+
+// OfRecord says whether it is this record that is refused, so that another one may
+// be taken. Where it is not, nothing can be appended to the topic as things are.
+func (e *RejectedError) OfRecord() bool { return e.Record >= 0 && judges(e.Code) }
 
 func (e *RejectedError) Error() string {
 	msg := fmt.Sprintf("broker answered %s", kerrName(e.Code))

@@ -59,6 +59,9 @@ type transaction struct {
 	// skewed says that the end of an aborted transaction may lie before the next
 	// append.
 	skewed bool
+	// repeated says that a request of the batch at hand was sent more than once, so
+	// that the answer to it may be a duplicate's.
+	repeated bool
 	// clean says that an error has left no transaction open, and the session good.
 	clean bool
 }
@@ -76,7 +79,7 @@ func (a *transaction) run(ctx context.Context) error {
 		case err != nil:
 			return err
 		case ans.code == 0:
-			a.book(ans.base, n)
+			a.book(ans, n)
 			most = 0
 		case ans.bad > 0 && ans.bad < n:
 			most = ans.bad
@@ -85,10 +88,8 @@ func (a *transaction) run(ctx context.Context) error {
 		case n > 1 && ans.bad < 0 && ofRecord(ans.code):
 			most = n / 2
 		default:
-			r := &RejectedError{Record: a.out.Done, Code: ans.code, Detail: ans.detail, Size: batch.Size(rest[:n])}
-			if !ofRecord(ans.code) {
-				r.Record = -1
-			}
+			size := batch.Size(rest[:n])
+			r := a.t.rejected(ctx, a.p, ans, a.out.Done, len(batch.Append(nil, a.s.producer, rest[:n], a.t.compress)), size)
 			// Nothing is appended; what is open, if anything, holds no record.
 			a.clean = a.abort(ctx) == nil
 			return r
@@ -185,10 +186,13 @@ func (a *transaction) positionAfter(n int) part {
 
 // book moves the cursor past the next n records, which are committed from base
 // on, and past the marker behind them.
-func (a *transaction) book(base int64, n int) {
-	out := &a.out
+func (a *transaction) book(ans answer, n int) {
+	out, base := &a.out, ans.base
 	if !a.skewed {
 		out.Foreign += base - out.Cursor.End
+	}
+	if ans.appendTime != NoTimestamp && !a.repeated {
+		out.Stamped += n
 	}
 	a.skewed = false
 	out.Placed = append(out.Placed, Placed{First: out.Done, Count: n, Base: base})
@@ -201,6 +205,7 @@ func (a *transaction) book(base int64, n int) {
 // deliver writes parts of the transaction until every one has an answer that a
 // repetition would not change.
 func (a *transaction) deliver(ctx context.Context, parts []part) ([]answer, error) {
+	a.repeated = false
 	answers := make([]answer, len(parts))
 	open := make([]int, len(parts)) // indexes of those without an answer
 	for i := range open {
@@ -235,6 +240,7 @@ func (a *transaction) deliver(ctx context.Context, parts []part) ([]answer, erro
 		if !wait.next(ctx) {
 			return nil, fmt.Errorf("wait for the target: %w (last answer: %w)", context.Cause(ctx), last)
 		}
+		a.repeated = true
 	}
 }
 

@@ -391,7 +391,7 @@ func (m *txModel) produce(context.Context, Partition, []byte) (answer, error) {
 	panic("an append outside any transaction")
 }
 
-func (m *txModel) producers(context.Context, []Partition) (map[Partition][]known, error) {
+func (m *txModel) producers(context.Context, []Partition) (map[Partition]told, error) {
 	panic("transactions do not ask for producers")
 }
 
