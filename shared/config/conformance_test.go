@@ -136,7 +136,7 @@ func fingerprint(t *testing.T, c *config.Config) string {
 		f.SourceClient(config.Admin), f.SourceClient(config.Consumer), f.SourceClient(config.Producer),
 		f.TargetClient(config.Admin), f.TargetClient(config.Consumer), f.TargetClient(config.Producer),
 		f.OffsetSyncsClient(), f.ReplicationFactor, f.CheckpointsReplicas, f.HeartbeatsReplicas, f.OffsetSyncsReplicas,
-		f.Policy.OffsetSyncsTopic("X"), f.EmitOffsetSyncs, f.UseDefaultsFromSource,
+		f.Policy.OffsetSyncsTopic("X"), f.EmitOffsetSyncs, f.UseDefaultsFromSource, f.TolerateErrors,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -162,6 +162,8 @@ func probe(key string) string {
 		return flow.IdentityPolicyClass
 	case "exactly.once.source.support":
 		return "enabled"
+	case "errors.tolerance":
+		return "all"
 	case "consumer.auto.offset.reset":
 		return "latest"
 	case "consumer.isolation.level", "source.consumer.isolation.level":

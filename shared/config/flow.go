@@ -85,6 +85,14 @@ type Flow struct {
 	// ExactlyOnce is `<target>.exactly.once.source.support` = enabled.
 	ExactlyOnce bool
 
+	// TolerateErrors is errors.tolerance = all: a record that the target refuses goes
+	// to DeadLettersTopic, on the target, with Connect's headers if DeadLettersContext
+	// is set.
+	TolerateErrors      bool
+	DeadLettersTopic    string            // errors.deadletterqueue.topic.name
+	DeadLettersReplicas ReplicationFactor // errors.deadletterqueue.topic.replication.factor
+	DeadLettersContext  bool              // errors.deadletterqueue.context.headers.enable
+
 	Compat     bool // mirrorless.compat = mm2
 	Read       Read
 	Holes      OnHole

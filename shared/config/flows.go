@@ -100,6 +100,11 @@ func (d *document) flowSettings(pair flow.Flow, keys []Key, r *report) Flow {
 		AdminTimeout:          s.millis("admin.timeout.ms", 60_000, 1, 1<<40),
 		ExactlyOnce:           s.choice("exactly.once.source.support", "disabled", []string{"disabled", "preparing", "enabled"}) == "enabled",
 
+		TolerateErrors:      s.choice("errors.tolerance", "none", []string{"none", "all"}) == "all",
+		DeadLettersTopic:    s.text("errors.deadletterqueue.topic.name", "mirrorless-dead-letters."+pair.Source+".internal"),
+		DeadLettersReplicas: s.factor("errors.deadletterqueue.topic.replication.factor", 3),
+		DeadLettersContext:  s.boolean("errors.deadletterqueue.context.headers.enable", true),
+
 		Compat:     s.choice("mirrorless.compat", "off", []string{"off", "mm2"}) == "mm2",
 		Read:       Read(s.choice("mirrorless.read", string(ReadEvent), []string{"event", "source", "auto"})),
 		Holes:      OnHole(s.choice("mirrorless.holes", string(HoleContinue), []string{"continue", "stop"})),

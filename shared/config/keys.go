@@ -58,7 +58,7 @@ type Key struct {
 
 // Keys returns every key that is read, in the order of the documentation.
 func Keys() []Key {
-	return slices.Concat(topLevelKeys(), topicKeys(), groupKeys(), heartbeatKeys(), generalKeys(), ownKeys(), clusterKeys(), silentKeys())
+	return slices.Concat(topLevelKeys(), topicKeys(), groupKeys(), heartbeatKeys(), generalKeys(), refusedKeys(), ownKeys(), clusterKeys(), silentKeys())
 }
 
 func topLevelKeys() []Key {
@@ -477,6 +477,22 @@ func clusterKeys() []Key {
 func silentKeys() []Key {
 	const group = "Without effect here"
 	return []Key{
+		{
+			Name: "errors.log.enable", Group: group, Kind: Boolean, Default: "false", Places: Anywhere, Silent: true,
+			Sentence: "A record that the target refuses is always logged.",
+		},
+		{
+			Name: "errors.log.include.messages", Group: group, Kind: Boolean, Default: "false", Places: Anywhere, Silent: true,
+			Sentence: "Nothing of a record's content is ever logged.",
+		},
+		{
+			Name: "errors.retry.timeout", Group: group, Kind: Millis, Default: "0", Places: Anywhere, Silent: true,
+			Sentence: "What may pass is tried again until the function's time is up, and then by the event source.",
+		},
+		{
+			Name: "errors.retry.delay.max.ms", Group: group, Kind: Millis, Default: "60000", Places: Anywhere, Silent: true,
+			Sentence: "The pauses grow to a second.",
+		},
 		{
 			Name: "tasks.max", Group: group, Kind: Number, Default: "1", Places: Anywhere, Silent: true,
 			Sentence: "There are no tasks: invocations follow the partitions.",

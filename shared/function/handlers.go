@@ -33,7 +33,7 @@ func (p *Parts) mirror() (*mirror.Mirror, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mirror.New(mirror.Options{Settings: p.Settings, Store: p.Store, Target: log, Source: a, Logger: p.Logger}), nil
+	return mirror.New(mirror.Options{Settings: p.Settings, Store: p.Store, Target: log, Source: a, DeadLetters: b, Logger: p.Logger}), nil
 }
 
 // Topics keeps topics, their configs and the event sources in step.

@@ -118,7 +118,12 @@ func (m *Mirror) append(ctx context.Context, l *lot) {
 		l.retry(err)
 	case m.passOver(l, err):
 	default:
-		l.fail(err)
+		switch done, failed := m.tolerate(ctx, l, err); {
+		case failed != nil:
+			l.fail(failed)
+		case !done:
+			l.fail(m.refused(l, err))
+		}
 	}
 }
 
@@ -156,6 +161,10 @@ func (m *Mirror) book(ctx context.Context, l *lot, got target.Appended) {
 		l.holes = append(l.holes, state.Hole{
 			TopicPartition: l.TopicPartition, From: l.pos.Upstream, To: l.pos.Upstream, Kind: SecondCopy, Records: got.Second, Seen: m.Now(),
 		})
+	}
+	if got.Stamped > 0 && m.first("stamped", l.remote.Topic) {
+		m.Logger.WarnContext(ctx, "target topic stamps its records with its own time, so that their timestamps are not the source's: set message.timestamp.type = CreateTime",
+			"topic", l.remote.Topic)
 	}
 	if foreign := got.Foreign - got.Second; foreign > 0 {
 		m.Logger.WarnContext(ctx, "another writer appends to the target partition",

@@ -35,6 +35,9 @@ const (
 	// HoleRecreated is the beginning of a topic that was created again on the
 	// source, as far as it was gone before the first record arrived.
 	HoleRecreated = "before re-creation was seen"
+	// DeadLetter is a record that the target has refused, and that is in the
+	// dead-letter topic instead.
+	DeadLetter = "dead letter"
 	// SecondCopy is no hole: records that are on the target twice, because a late
 	// request landed after the target had forgotten the producer. Its place is the
 	// position at which they were noticed.

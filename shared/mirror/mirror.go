@@ -46,6 +46,10 @@ type Options struct {
 	Target   Target
 	// Source reaches the source cluster; nil where that is out of reach.
 	Source *kgo.Client
+	// DeadLetters reaches the target; records that it refuses are written to the
+	// dead-letter topic by it. Needed where errors.tolerance is all: without it they
+	// stop their partition.
+	DeadLetters *kgo.Client
 	// Logger takes what nobody can be told by an error: holes, headers that did
 	// not travel, other writers. It discards if nil.
 	Logger *slog.Logger
@@ -69,6 +73,7 @@ type Mirror struct {
 
 	mu     sync.Mutex
 	memory map[flow.TopicPartition]memory
+	told   map[string]bool // what is said once in the life of a Mirror
 
 	sweeper sweeper
 }
@@ -100,7 +105,20 @@ func New(o Options) *Mirror {
 		committed: o.Settings.IsolationLevel == "read_committed",
 		room:      fillBytes,
 		memory:    map[flow.TopicPartition]memory{},
+		told:      map[string]bool{},
 	}
+}
+
+// first says whether something of a topic is to be told for the first time.
+func (m *Mirror) first(what, topic string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := what + " " + topic
+	if m.told[key] {
+		return false
+	}
+	m.told[key] = true
+	return true
 }
 
 // margin is the part of an invocation's time that is kept for remembering and

@@ -153,7 +153,7 @@ func (m *Mirror) putHoles(ctx context.Context, lots []*lot) {
 			switch h.Kind {
 			case HoleNullHeaders:
 				l.lostHeaders += h.Records
-			case SecondCopy:
+			case SecondCopy, DeadLetter:
 			default:
 				l.reported++
 			}

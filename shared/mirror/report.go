@@ -39,6 +39,9 @@ type Copied struct {
 	// LostHeaders are records that were copied without headers whose names did not
 	// travel.
 	LostHeaders int64
+	// DeadLetters are records that the target has refused, and that went to the
+	// dead-letter topic.
+	DeadLetters int64
 	// Age is from a record's timestamp to the invocation's begin, Latency to the
 	// target's acknowledgement. Records without timestamp are in neither.
 	Age, Latency Spread
@@ -95,9 +98,9 @@ func (s stamps) until(now time.Time) Spread {
 
 // tally counts a lot's records while it is at work.
 type tally struct {
-	began                                 time.Time
-	records, found, values, bytes, second int64
-	age, latency                          Spread
+	began                                              time.Time
+	records, found, values, bytes, second, deadLetters int64
+	age, latency                                       Spread
 }
 
 // count takes in what an append, or a claim, has achieved. It is called once for
@@ -131,6 +134,7 @@ func (m *Mirror) count(l *lot, got target.Appended) {
 func (l *lot) settle() {
 	s, t := &l.settled, l.tally
 	s.records, s.found, s.second = s.records+t.records, s.found+t.found, s.second+t.second
+	s.deadLetters += t.deadLetters
 	s.values, s.bytes = s.values+t.values, s.bytes+t.bytes
 	s.age, s.latency = s.age.Add(t.age), s.latency.Add(t.latency)
 	l.uncount()
@@ -157,7 +161,7 @@ func (m *Mirror) observe(lots []*lot) {
 		r.Partitions = append(r.Partitions, Copied{
 			TopicPartition: l.TopicPartition, Remote: m.selector.Remote(l.Topic),
 			Records: t.records, Found: t.found, Repeated: l.repeated, ValueBytes: t.values, Bytes: t.bytes,
-			Second: t.second, Holes: l.reported, LostHeaders: l.lostHeaders, Age: t.age, Latency: t.latency,
+			Second: t.second, DeadLetters: t.deadLetters, Holes: l.reported, LostHeaders: l.lostHeaders, Age: t.age, Latency: t.latency,
 		})
 	}
 	m.Observe(r)

@@ -44,12 +44,32 @@ func (r rules) internal() []internalTopic {
 	positions := mm2.OffsetsTopic(s.Flow)
 	positions.Name, positions.Partitions = s.PositionsTopic, s.PositionsPartitions
 	topics = append(topics, internalTopic{positions, false, s.OffsetStorageReplicas})
+	if s.TolerateErrors {
+		topics = append(topics, internalTopic{deadLetters(s), false, s.DeadLettersReplicas})
+	}
 	// Where the file leaves B->A off, its heartbeats on A are this deployment's
 	// (MirrorMaker 2 starts the reverse pair for them too).
 	if rev := r.reverse; rev != nil && !rev.Enabled && rev.EmitHeartbeats.Enabled {
 		topics = append(topics, internalTopic{mm2.HeartbeatsTopic(f.Reverse(), rev.Policy), true, rev.HeartbeatsReplicas})
 	}
 	return topics
+}
+
+// deadLetters is the topic of records that the target has refused elsewhere. It
+// takes what another topic does not: the size is the most that a broker's
+// socket.request.max.bytes allows by default, any timestamp is good, and an old one
+// does not let a dead letter expire.
+func deadLetters(s config.Flow) mm2.InternalTopic {
+	return mm2.InternalTopic{
+		Name: s.DeadLettersTopic, Cluster: s.Target, Partitions: 1,
+		Configs: map[string]string{
+			"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1",
+			"max.message.bytes":               "104857600",
+			"message.timestamp.type":          "CreateTime",
+			"message.timestamp.before.max.ms": "9223372036854775807",
+			"message.timestamp.after.max.ms":  "9223372036854775807",
+		},
+	}
 }
 
 // names of the internal topics on one of the clusters.
@@ -91,7 +111,7 @@ func oddInternal(t internalTopic, alias string, there topicView, configs describ
 		})
 	}
 	for _, e := range configs.entries {
-		if e.name == "cleanup.policy" && !slices.Contains(strings.Split(e.value, ","), "compact") {
+		if t.Configs["cleanup.policy"] == "compact" && e.name == "cleanup.policy" && !slices.Contains(strings.Split(e.value, ","), "compact") {
 			odd = append(odd, Warning{
 				Message: "internal topic is not compacted, so its records are lost after a while: set cleanup.policy = compact",
 				Topic:   t.Name, Detail: []any{"cluster", alias, "cleanup.policy", e.value},
