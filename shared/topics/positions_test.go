@@ -1,6 +1,7 @@
 package topics_test
 
 import (
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"mirrorless/shared/flow"
@@ -201,5 +203,60 @@ func TestACopyThatWasDeletedComesBackAndIsTold(t *testing.T) {
 		if p, _ := w.position("orders", 1); p.TargetTopicID != now {
 			t.Errorf("got position %+v of orders-1, want it in the new topic", p)
 		}
+	})
+}
+
+// Two deployments of a flow do not share positions, so each would copy everything.
+func TestASecondDeploymentBeginsNoTopicThatAnotherIsCopying(t *testing.T) {
+	in(t, "", func(t *testing.T, w *world) {
+		w.create(w.a, "orders", 1, nil)
+		w.create(w.a, "bills", 1, nil)
+		member, err := kgo.NewClient(append(w.a.opts, kgo.ConsumeTopics("orders"), kgo.ConsumerGroup(topics.Group("first", aToB, "orders")))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer member.Close()
+		w.produce(w.a, "orders", 0, 1)
+		if got := member.PollFetches(t.Context()); got.Err() != nil || got.NumRecords() != 1 {
+			t.Fatalf("poll as a member of another deployment's group: %v", got.Err())
+		}
+		sources := newMappings()
+		second := w.topics(with(sources))
+		rival, ok := errors.AsType[*topics.RivalError](second.Run(t.Context()))
+		want := &topics.RivalError{Flow: aToB, Topic: "orders", Group: "mirrorless/first/A/B/orders", Cluster: "A"}
+		if diff := cmp.Diff(want, rival); !ok || diff != "" {
+			t.Fatalf("error (-want +got):\n%s", diff)
+		}
+		if _, ok := w.position("orders", 0); ok {
+			t.Error("got a position of orders, want none while another deployment copies it")
+		}
+		if _, ok := w.position("bills", 0); !ok {
+			t.Error("got no position of bills, which nobody else copies")
+		}
+
+		member.Close() // leaves the group, which stays
+		w.run(second)
+		if _, ok := w.position("orders", 0); !ok {
+			t.Error("got no position of orders after the other deployment ended")
+		}
+	})
+}
+
+// A deployment that has begun goes on whoever else is there: it is the other one
+// that has to go, and its own group may be named as another deployment's was.
+func TestADeploymentThatHasBegunIsNotStoppedByAnother(t *testing.T) {
+	in(t, "", func(t *testing.T, w *world) {
+		w.create(w.a, "orders", 1, nil)
+		w.run(w.topics(with(newMappings())))
+		member, err := kgo.NewClient(append(w.a.opts, kgo.ConsumeTopics("orders"), kgo.ConsumerGroup(topics.Group("second", aToB, "orders")))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer member.Close()
+		w.produce(w.a, "orders", 0, 1)
+		if got := member.PollFetches(t.Context()); got.Err() != nil {
+			t.Fatal(got.Err())
+		}
+		w.run(w.topics(with(newMappings())))
 	})
 }
