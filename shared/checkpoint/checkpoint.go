@@ -71,7 +71,7 @@ type Translator struct {
 
 	mu                  sync.Mutex // one round at a time
 	slow, emit, commits pace
-	looks               pace
+	looks, prunes       pace
 	missed              time.Time // when there was no heartbeat first
 	token               int64     // of the lease of the last round
 	warned              bool      // that offset syncs cannot be written
@@ -150,6 +150,10 @@ func (t *Translator) Run(ctx context.Context) error {
 	if looks {
 		r.look(ctx)
 		t.looks.done(r.now, lookEvery)
+	}
+	if t.prunes.due(r.now, pruneEvery) {
+		r.prune(ctx)
+		t.prunes.done(r.now, pruneEvery)
 	}
 	defer r.tell()
 	if r.emits || r.commits {

@@ -1,0 +1,91 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"mirrorless/shared/flow"
+	"mirrorless/shared/offsets"
+	"mirrorless/shared/state"
+)
+
+// pruneEvery is how often the run map is freed of what the target does not hold
+// any more. It costs a read of each partition's chunks.
+const pruneEvery = time.Hour
+
+// prune deletes the chunks of the run map whose copies have all expired on the
+// target: every group before them goes on at the target's log start.
+func (r *round) prune(ctx context.Context) {
+	names := map[string]bool{}
+	for tp, pos := range r.positions {
+		if spilled(pos) {
+			names[r.remotes[tp.Topic]] = true
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	targets, err := r.describeTargets(ctx, slices.Sorted(maps.Keys(names)))
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	remotes := map[flow.TopicPartition]flow.TopicPartition{}
+	var asked []flow.TopicPartition
+	for tp, pos := range r.positions {
+		if to := r.remote(tp); spilled(pos) && to.Partition < targets[to.Topic].partitions {
+			remotes[tp] = to
+			asked = append(asked, to)
+		}
+	}
+	starts := r.listOffsets(ctx, asked, earliest)
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, loads)
+	for tp, to := range remotes {
+		start, ok := starts[to]
+		if !ok || start == 0 {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := r.pruneOne(ctx, tp, start); err != nil {
+				r.fail(fmt.Errorf("prune the run map of %s: %w", tp, err))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// spilled reports whether chunks of a position's runs may be in the store.
+func spilled(pos state.Position) bool {
+	open, err := offsets.ParseChunk(pos.Runs)
+	return err == nil && len(open) > 0 && open[0].Upstream > pos.First
+}
+
+func (r *round) pruneOne(ctx context.Context, tp flow.TopicPartition, start int64) error {
+	chunks, err := r.Store.Runs(ctx, tp)
+	if err != nil {
+		return err
+	}
+	expired := int64(math.MinInt64)
+	for _, c := range chunks {
+		runs, err := offsets.ParseChunk(c.Data)
+		if err != nil {
+			return fmt.Errorf("chunk at upstream offset %d: %w", c.First, err)
+		}
+		if len(runs) > 0 && runs[len(runs)-1].Downstream+runs[len(runs)-1].Length > start {
+			break
+		}
+		expired = c.First + 1
+	}
+	if expired == math.MinInt64 {
+		return nil
+	}
+	return r.Store.DeleteRuns(ctx, tp, math.MinInt64, expired)
+}
