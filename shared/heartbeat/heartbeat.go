@@ -175,26 +175,3 @@ func (p *pulse) postpone(until time.Time) {
 	defer p.mu.Unlock()
 	p.next = until
 }
-
-// margin is kept free before the deadline of a [Emitter.Loop].
-const margin = time.Second
-
-// Loop emits a beat at once and then one every interval, until there is no time
-// for another before the deadline of ctx, or ctx ends. It returns the error of
-// the last beat: one that failed before did no harm.
-func (e *Emitter) Loop(ctx context.Context, interval time.Duration) error {
-	deadline, limited := ctx.Deadline()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		err := e.Run(ctx)
-		if limited && time.Until(deadline) < interval+margin {
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return err
-		}
-	}
-}
