@@ -109,12 +109,9 @@ func (e *environment) refresh(ctx context.Context) error {
 // load reads the configuration and sets the function up if it is another one.
 func (e *environment) load(ctx context.Context) error {
 	e.mayPass = false
-	text, err := variable("MIRRORLESS_CONFIG", "the path of an mm2.properties file, ssm:/name or s3://bucket/key")
-	if err != nil {
-		return err
-	}
-	table, err := variable("MIRRORLESS_TABLE", "the name of the flow's DynamoDB table")
-	if err != nil {
+	text, noText := variable("MIRRORLESS_CONFIG", "the path of an mm2.properties file, ssm:/name or s3://bucket/key")
+	table, noTable := variable("MIRRORLESS_TABLE", "the name of the flow's DynamoDB table")
+	if err := errors.Join(noText, noTable); err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("no answer within %s", readLimit))

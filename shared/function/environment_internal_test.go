@@ -304,3 +304,14 @@ func TestTheSameConfigurationHasTheSamePrint(t *testing.T) {
 		t.Errorf("prints are equal (-want +got):\n%s", diff)
 	}
 }
+
+func TestAllThatIsMissingInTheEnvironmentIsToldAtOnce(t *testing.T) {
+	l := newLambda(t, "")
+	t.Setenv("MIRRORLESS_TABLE", "")
+	err := l.refresh(t.Context())
+	for _, want := range []string{"MIRRORLESS_CONFIG is not set", "MIRRORLESS_TABLE is not set"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %q", err, want)
+		}
+	}
+}
