@@ -19,7 +19,8 @@ import (
 const pruneEvery = time.Hour
 
 // prune deletes the chunks of the run map whose copies have all expired on the
-// target: every group before them goes on at the target's log start.
+// target, all but the last: groups in or before it go on at the target's log start,
+// and not where the next chunk begins.
 func (r *round) prune(ctx context.Context) {
 	names := map[string]bool{}
 	for tp, pos := range r.positions {
@@ -73,7 +74,7 @@ func (r *round) pruneOne(ctx context.Context, tp flow.TopicPartition, start int6
 	if err != nil {
 		return err
 	}
-	expired := int64(math.MinInt64)
+	last := int64(math.MinInt64) // of those that have expired
 	for _, c := range chunks {
 		runs, err := offsets.ParseChunk(c.Data)
 		if err != nil {
@@ -82,10 +83,10 @@ func (r *round) pruneOne(ctx context.Context, tp flow.TopicPartition, start int6
 		if len(runs) > 0 && runs[len(runs)-1].Downstream+runs[len(runs)-1].Length > start {
 			break
 		}
-		expired = c.First + 1
+		last = c.First
 	}
-	if expired == math.MinInt64 {
+	if len(chunks) == 0 || last <= chunks[0].First {
 		return nil
 	}
-	return r.Store.DeleteRuns(ctx, tp, math.MinInt64, expired)
+	return r.Store.DeleteRuns(ctx, tp, math.MinInt64, last)
 }
