@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -128,12 +129,14 @@ func (p *props) consumer() []kgo.Opt {
 	return opts
 }
 
-// backoff doubles retry.backoff.ms up to retry.backoff.max.ms.
+// backoff doubles retry.backoff.ms up to retry.backoff.max.ms. A third of it is
+// chance, so that functions that began together do not come back together.
 func (p *props) backoff() func(int) time.Duration {
 	first := p.duration("retry.backoff.ms", 100*time.Millisecond, time.Millisecond, time.Hour)
 	most := max(first, p.duration("retry.backoff.max.ms", time.Second, time.Millisecond, time.Hour))
 	return func(try int) time.Duration {
-		return min(most, first<<min(max(try-1, 0), 16))
+		d := min(most, first<<min(max(try-1, 0), 16))
+		return d - d/3 + rand.N(d/3+1)
 	}
 }
 

@@ -121,9 +121,13 @@ func (m *Mirror) first(what, topic string) bool {
 	return true
 }
 
-// margin is the part of an invocation's time that is kept for remembering and
-// answering.
-const margin = time.Second
+const (
+	// answering is the part of an invocation's time that is kept for its answer: who
+	// is late with it is killed, and begins cold.
+	answering = 150 * time.Millisecond
+	// margin is kept before that for remembering.
+	margin = 850 * time.Millisecond
+)
 
 // rounds bounds how often a partition is read again and tried again within one
 // invocation, after another one moved it or the target forgot the producer.
@@ -139,8 +143,10 @@ func (m *Mirror) Handle(ctx context.Context, payload []byte) ([]byte, error) {
 		return nil, fmt.Errorf("decode event: %w", err)
 	}
 	lots := split(event.Records)
-	work, cancel := inTime(ctx)
+	ctx, cancel := earlier(ctx, answering)
 	defer cancel()
+	work, stop := earlier(ctx, margin)
+	defer stop()
 
 	m.begin(lots)
 	for _, l := range lots {
@@ -151,13 +157,13 @@ func (m *Mirror) Handle(ctx context.Context, payload []byte) ([]byte, error) {
 	return m.answer(ctx, lots)
 }
 
-// inTime ends before ctx does, by the margin.
-func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+// earlier ends before ctx does, by d, or by a quarter of what is left.
+func earlier(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return context.WithCancel(ctx)
 	}
-	return context.WithDeadlineCause(ctx, deadline.Add(-min(margin, time.Until(deadline)/4)), errTimeUp)
+	return context.WithDeadlineCause(ctx, deadline.Add(-min(d, time.Until(deadline)/4)), errTimeUp)
 }
 
 // copy works on lots until each is copied or has failed.

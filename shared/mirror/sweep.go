@@ -44,8 +44,10 @@ func (m *Mirror) Sweep(ctx context.Context) error {
 		return nil
 	}
 	s.next = now.Add(sweepEvery)
-	work, cancel := inTime(ctx)
+	ctx, cancel := earlier(ctx, answering)
 	defer cancel()
+	work, stop := earlier(ctx, margin)
+	defer stop()
 	lots, err := m.overlooked(work, now)
 	if err != nil {
 		return fmt.Errorf("look for records that no event brings: %w", err)

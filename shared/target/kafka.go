@@ -87,7 +87,22 @@ func (l *Log) Topics(ctx context.Context, names []string) (map[string]Topic, err
 	return w.topics(ctx, names)
 }
 
+// metadataFor is how long a cluster that gives no answer is asked: brokers restart,
+// and one that limits new connections closes those that are too many.
+const metadataFor = 10 * time.Second
+
 func (w *wire) topics(ctx context.Context, names []string) (map[string]Topic, error) {
+	within, cancel := context.WithTimeout(ctx, metadataFor)
+	defer cancel()
+	for wait := newBackoff(); ; {
+		out, err := w.topicsOnce(ctx, names)
+		if _, refused := errors.AsType[*kerr.Error](err); err == nil || refused || !wait.next(within) {
+			return out, err
+		}
+	}
+}
+
+func (w *wire) topicsOnce(ctx context.Context, names []string) (map[string]Topic, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	for _, name := range names {
 		t := kmsg.NewMetadataRequestTopic()

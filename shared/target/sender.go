@@ -26,6 +26,7 @@ type sender struct {
 	mu      sync.Mutex
 	waiting []*submission
 	running bool
+	until   time.Time // when the broker's quota lets the next request go
 }
 
 type submission struct {
@@ -61,8 +62,19 @@ func (s *sender) send(ctx context.Context, p Partition, raw []byte) (answer, err
 	case o := <-sub.done:
 		return o.ans, o.err
 	case <-ctx.Done():
-		return answer{}, fmt.Errorf("produce: %w", context.Cause(ctx))
+		return answer{}, fmt.Errorf("produce: %w", s.throttled(context.Cause(ctx)))
 	}
+}
+
+// throttled says of a request that was not made in time that the broker holds it
+// back, if it does: the client keeps to what the last answer said (KIP-219).
+func (s *sender) throttled(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if left := time.Until(s.until); left > 0 {
+		return fmt.Errorf("%w while the broker throttles this client for %s more, by its quota: raise producer_byte_rate, or write less at a time", err, left.Round(time.Second))
+	}
+	return err
 }
 
 // run sends rounds until nobody waits.
@@ -101,12 +113,17 @@ func (s *sender) take() []*submission {
 func (s *sender) round(round []*submission) {
 	ctx, cancel := join(round)
 	defer cancel()
-	request(ctx, s.broker, nil, round)
+	if pause := request(ctx, s.broker, nil, round); pause > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.until = time.Now().Add(pause)
+	}
 }
 
 // request makes one Produce request of the submissions and answers each of them.
-// With a transactional id, they are all part of its transaction.
-func request(ctx context.Context, broker *kgo.Broker, transaction *string, round []*submission) {
+// With a transactional id, they are all part of its transaction. It returns how long
+// the broker wants to have no other.
+func request(ctx context.Context, broker *kgo.Broker, transaction *string, round []*submission) time.Duration {
 	req := kmsg.NewPtrProduceRequest()
 	req.TransactionID = transaction
 	req.Acks = -1
@@ -137,7 +154,7 @@ func request(ctx context.Context, broker *kgo.Broker, transaction *string, round
 		for _, sub := range round {
 			sub.done <- outcome{err: fmt.Errorf("produce: %w", err)}
 		}
-		return
+		return 0
 	}
 	r := resp.(*kmsg.ProduceResponse)
 	for _, t := range r.Topics {
@@ -156,6 +173,7 @@ func request(ctx context.Context, broker *kgo.Broker, transaction *string, round
 	for _, sub := range at {
 		sub.done <- outcome{err: fmt.Errorf("produce: broker's answer lacks the partition: %w", kerr.UnknownServerError)}
 	}
+	return time.Duration(r.ThrottleMillis) * time.Millisecond
 }
 
 func answerOf(rp *kmsg.ProduceResponseTopicPartition) answer {
