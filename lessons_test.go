@@ -8,18 +8,25 @@ import (
 	"testing"
 )
 
-func TestLessonsNameTestsThatExist(t *testing.T) {
-	page, err := os.ReadFile("docs/lessons.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+// What the pages promise is held by the tests that they name.
+func TestPagesNameTestsThatExist(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "git", "grep", "-hoE", `^func Test\w+`, "--", "*_test.go").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1) {
-		if !strings.Contains(string(out), "func "+name[1]+"\n") {
-			t.Errorf("docs/lessons.md names %s, which is no test", name[1])
+	for _, file := range []string{"ARCHITECTURE.md", "docs/lessons.md"} {
+		page, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1)
+		if len(names) == 0 {
+			t.Errorf("%s names no test", file)
+		}
+		for _, name := range names {
+			if !strings.Contains(string(out), "func "+name[1]+"\n") {
+				t.Errorf("%s names %s, which is no test", file, name[1])
+			}
 		}
 	}
 }
