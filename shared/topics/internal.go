@@ -96,6 +96,10 @@ func (r rules) diffInternal(o observation, p *Plan) {
 			}}, t.factor, cluster.brokers, p)...)
 			continue
 		}
+		if isAuthorization(there.err) {
+			p.Warnings = append(p.Warnings, assumedThere(NewTopic{Cluster: alias, Name: t.Name}, there.err))
+			continue
+		}
 		p.Warnings = append(p.Warnings, oddInternal(t, alias, there, o.internalConfigs[alias][t.Name])...)
 	}
 }
@@ -137,7 +141,7 @@ func created(err error) (assumed, failed error) {
 
 func assumedThere(n NewTopic, reason error) Warning {
 	return Warning{
-		Message: "internal topic is not visible and cannot be created; it is assumed to exist: grant CREATE and DESCRIBE, or create it",
+		Message: "internal topic is not visible, or cannot be created; it is assumed to exist: grant CREATE and DESCRIBE, or create it",
 		Topic:   n.Name, Detail: []any{"cluster", n.Cluster, "error", reason.Error()},
 	}
 }
