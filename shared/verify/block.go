@@ -75,7 +75,8 @@ func (c *comparison) gap(p *pairings, i, j *int, to pairing, final bool) {
 		}
 	}
 	for k := *j; k < to.j; k++ {
-		if !p.taken[k] {
+		// A second copy is not an altered record, however alike they are.
+		if !p.taken[k] && !c.history.has(c.key(c.target.at(k))) {
 			right = append(right, k)
 		}
 	}
@@ -113,6 +114,9 @@ func (c *comparison) align(left, right []int) []pairing {
 	if n*m > aligned {
 		for k := range min(n, m) {
 			if likeness(c.source.at(left[k]), c.target.at(right[k])) > 0 {
+	if n == 1 && m == 1 && c.stands(c.source.at(left[0]), c.target.at(right[0])) {
+		return []pairing{{left[0], right[0]}}
+	}
 				out = append(out, pairing{left[k], right[k]})
 			}
 		}
@@ -149,6 +153,17 @@ func (c *comparison) align(left, right []int) []pairing {
 func longestRising(xs []int, value func(int) int) []int {
 	var tails []int // tails[k] is the index in xs of the lowest end of a series of k+1
 	previous := make([]int, len(xs))
+// stands reports whether b, which stands where a should and between the same
+// neighbours, can be taken for an altered a: it has something in common with it,
+// or differs in one field only, and neither of them has turned up elsewhere.
+func (c *comparison) stands(a, b *entry) bool {
+	d := differ(a, b)
+	if (d&fieldKey != 0 || a.keySize <= 0) && (d&fieldHeaders != 0 || a.headerCount == 0) && d&(d-1) != 0 {
+		return false
+	}
+	return len(c.ledger.missing[c.key(b)]) == 0 && !slices.ContainsFunc(c.keys(a), func(k uint64) bool { return len(c.ledger.extra[k]) > 0 })
+}
+
 	for at, x := range xs {
 		k := sort.Search(len(tails), func(k int) bool { return value(xs[tails[k]]) >= value(x) })
 		previous[at] = -1

@@ -167,6 +167,10 @@ func TestEachFaultIsOneFinding(t *testing.T) {
 			want: []string{"duplicated A 4999 B 5000"},
 		},
 		"one doubled before its time": {
+		"the last one doubled, and behind": {
+			a: side{start: 0, records: headed(whole())}, b: side{start: 0, records: append(headed(whole())[:n-1], headed(whole())[n-2])},
+			want: []string{"behind A 4999 before 4999", "duplicated A 4998 B 4999"},
+		},
 			a: side{start: 0, records: whole()}, b: side{start: 0, records: slices.Insert(whole(), 600, whole()[700])},
 			want: []string{"duplicated A 700 B 600"},
 		},
@@ -194,6 +198,27 @@ func TestEachFaultIsOneFinding(t *testing.T) {
 			a:    side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700].Value = nil })},
 			b:    side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700].Value = []byte{} })},
 			want: []string{"altered A 700 B 700 value"},
+		},
+		"a timestamp of a tombstone": {
+			a: side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700].Value = nil })},
+			b: side{start: 0, records: edit(whole(), func(r []kgo.Record) {
+				r[700].Value, r[700].Timestamp = nil, r[700].Timestamp.Add(time.Millisecond)
+			})},
+			want: []string{"altered A 700 B 700 timestamp"},
+		},
+		"a timestamp of a record of nothing": {
+			a:    side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700] = kgo.Record{Timestamp: time.UnixMilli(5)} })},
+			b:    side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700] = kgo.Record{Timestamp: time.UnixMilli(6)} })},
+			want: []string{"altered A 700 B 700 timestamp"},
+		},
+		"a timestamp of a tombstone, beside one dropped": {
+			a: side{start: 0, records: edit(whole(), func(r []kgo.Record) {
+				r[701].Value, r[701].Headers = nil, []kgo.RecordHeader{header("n", []byte{1})}
+			})},
+			b: side{start: 0, records: edit(slices.Delete(whole(), 700, 701), func(r []kgo.Record) {
+				r[700].Value, r[700].Headers, r[700].Timestamp = nil, []kgo.RecordHeader{header("n", []byte{1})}, time.UnixMilli(7)
+			})},
+			want: []string{"missing A 700 before 700", "altered A 701 B 700 timestamp"},
 		},
 		"a key made null": {
 			a: side{start: 0, records: whole()}, b: side{start: 0, records: edit(whole(), func(r []kgo.Record) { r[700].Key = nil })},
@@ -364,6 +389,14 @@ func repeat(n int) []kgo.Record {
 	for i := range rs {
 		rs[i] = record(7)
 	}
+// headed gives records a header that all have.
+func headed(rs []kgo.Record) []kgo.Record {
+	for i := range rs {
+		rs[i].Headers = []kgo.RecordHeader{header("type", []byte("order"))}
+	}
+	return rs
+}
+
 	return rs
 }
 

@@ -191,8 +191,8 @@ func resembles(a, b *entry, in fields) bool {
 }
 
 // likeness is how much b looks like an altered a; 0 is not at all. Emptiness in
-// common is no likeness, and where timestamps can tell, a key alone is none:
-// many records have it.
+// common is no likeness, and where timestamps can tell, a key alone is none, nor
+// are headers alone: many records have them.
 func likeness(a, b *entry) int {
 	d, n := differ(a, b), 0
 	timed := !untimed(a, b)
@@ -202,9 +202,7 @@ func likeness(a, b *entry) int {
 	if d&fieldTimestamp == 0 && timed {
 		n += 4
 	}
-	if n == 0 && timed {
-		return 0
-	}
+	alone := n == 0 && timed
 	if d&fieldKey == 0 && a.keySize > 0 {
 		n += 2
 	}
@@ -213,3 +211,6 @@ func likeness(a, b *entry) int {
 	}
 	return n
 }
+	if alone && n < 3 {
+		return 0
+	}

@@ -62,6 +62,14 @@ func (h *history) find(id uint64) (source, ordinal int64, ok bool) {
 	return h.at(n).source, n, true
 }
 
+// has reports whether a record is remembered, and leaves the rest as it is.
+func (h *history) has(id uint64) bool {
+	follow := h.follow
+	_, _, ok := h.find(id)
+	h.follow = follow
+	return ok
+}
+
 // extend brings the index up to date. What is no longer remembered stays in it
 // for a while.
 func (h *history) extend(oldest int64) {
