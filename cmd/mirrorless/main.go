@@ -52,7 +52,7 @@ func exitCodes() []struct {
 		Meaning string
 	}{
 		{exitOK, "done, and the answer is yes"},
-		{exitFailed, "the answer is no: the file has errors, the event cannot be decoded, the clusters differ, the work failed"},
+		{exitFailed, "the answer is no: the file has errors, the event cannot be decoded, the clusters differ, the work failed. Of verify also: B is behind, or not all can be proved"},
 		{exitUsage, "the command line is wrong; nothing was done. Of plan: there is something to change"},
 		{exitUnreachable, "a cluster or the state cannot be reached; try again. Of plan this is 1"},
 		{exitInterrupted, "interrupted before it was done"},

@@ -30,6 +30,7 @@ type verifyFlags struct {
 	timeout                           time.Duration
 	allowLostHeaders, allowUnprovable bool
 	parallel, differences             int
+	report, since                     string
 }
 
 func verifyCommand() *cobra.Command {
@@ -48,6 +49,15 @@ does not carry), extra. What is written to A after the start does not count: a
 copy that goes on is at most behind. What has expired on one side is unprovable,
 never equal. Contents are never shown.
 
+Of a topic that is compacted on either side only the last record of each key is
+compared, and the output says so: what stood before may be gone on one side.
+
+--report keeps what was found in a file, with a SHA-256 of each 65,536 equal
+records of a partition. --since builds on such a file: a log changes at its ends
+only, so what the file proves is read again no further than to see that it is
+still there, and only what follows is compared. It also goes on with a comparison
+that was interrupted. A file that somebody else may have changed proves nothing.
+
 The heartbeats topic never rests, so it is compared only if --topics matches it.
 
 It exits with 0 if all is equal, with 1 if anything differs, is behind or cannot
@@ -60,12 +70,22 @@ be proved, with 3 if a cluster cannot be reached.`,
 	cmd.Flags().StringVar(&flags.flow, "flow", "", "only this flow, as in A->B")
 	cmd.Flags().StringVar(&flags.topics, "topics", "", "of the flow's topics, only those that this Java pattern, or comma list, matches")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object")
+	cmd.Flags().StringVar(&flags.report, "report", "", "write what was found to this file, for --since")
+	cmd.Flags().StringVar(&flags.since, "since", "", "build on the file that an earlier --report has written")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", 0, "give up after this time (default: never)")
 	cmd.Flags().BoolVar(&flags.allowLostHeaders, "allow-lost-headers", false, "count, but do not mind, null headers that are not on B")
 	cmd.Flags().BoolVar(&flags.allowUnprovable, "allow-unprovable", false, "count, but do not mind, what has expired on one side")
 	cmd.Flags().IntVar(&flags.parallel, "parallel", 4, "partitions to compare at the same time")
 	cmd.Flags().IntVar(&flags.differences, "differences", 10, "differences to print of each topic")
 	return cmd
+}
+
+// comparisons is what verify prints as JSON, and keeps.
+type comparisons struct {
+	Verdict verify.Verdict `json:"verdict"`
+	Flows   []verified     `json:"flows"`
+	// Skipped are flows that copy none of the wanted topics.
+	Skipped []string `json:"skipped,omitempty"`
 }
 
 // verified is the comparison of one flow.
@@ -104,16 +124,15 @@ func verifyFile(ctx context.Context, out, logs io.Writer, file string, flags ver
 		ctx, cancel = context.WithTimeoutCause(ctx, flags.timeout, fmt.Errorf("stopped after %s, as --timeout says", flags.timeout))
 		defer cancel()
 	}
-	all := struct {
-		Verdict verify.Verdict `json:"verdict"`
-		Flows   []verified     `json:"flows"`
-		// Skipped are flows that copy none of the wanted topics.
-		Skipped []string `json:"skipped,omitempty"`
-	}{Verdict: verify.VerdictEqual, Flows: []verified{}}
+	earlier, err := readReport(flags.since)
+	if err != nil {
+		return err
+	}
+	all := comparisons{Verdict: verify.VerdictEqual, Flows: []verified{}}
 	var failure error
 	for _, f := range flows {
 		var got verified
-		got, failure = verifyFlow(ctx, logs, f, names, flags)
+		got, failure = verifyFlow(ctx, logs, f, names, earlier.of(f), flags)
 		if errors.Is(failure, errNothingToCompare) {
 			failure = nil
 			all.Skipped = append(all.Skipped, f.String())
@@ -130,7 +149,13 @@ func verifyFile(ctx context.Context, out, logs io.Writer, file string, flags ver
 	if failure == nil && len(all.Flows) == 0 {
 		return nothingToCompare(flows, flags.topics)
 	}
+	if flags.report != "" {
+		if err := all.write(flags.report); err != nil {
+			return err
+		}
+	}
 	if flags.json {
+		all.forget()
 		e := json.NewEncoder(out)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", "  ")
@@ -181,7 +206,7 @@ const reachWithin = 20 * time.Second
 
 // verifyFlow compares the topics of a flow. The report of one that failed says
 // how far it came.
-func verifyFlow(ctx context.Context, logs io.Writer, f config.Flow, names flow.Patterns, flags verifyFlags) (verified, error) {
+func verifyFlow(ctx context.Context, logs io.Writer, f config.Flow, names flow.Patterns, since *verify.Report, flags verifyFlags) (verified, error) {
 	dial := func(alias string, properties map[string]string) func(context.Context) (*kgo.Client, error) {
 		return func(ctx context.Context) (*kgo.Client, error) {
 			ctx, cancel := context.WithTimeout(ctx, reachWithin)
@@ -201,6 +226,8 @@ func verifyFlow(ctx context.Context, logs io.Writer, f config.Flow, names flow.P
 		FromLatest:       f.AutoOffsetReset == "latest",
 		AllowLostHeaders: flags.allowLostHeaders,
 		AllowUnprovable:  flags.allowUnprovable,
+		Keep:             flags.report != "",
+		Since:            since,
 		Parallel:         flags.parallel,
 		Findings:         max(flags.differences, 100),
 	}

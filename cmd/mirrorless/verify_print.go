@@ -22,6 +22,9 @@ func printVerified(w io.Writer, flows []verified, skipped []string, most int) er
 		for _, topic := range v.NotCompared {
 			fmt.Fprintf(out, "%s: not compared, for it never rests; --topics %s compares it\n", topic, topic)
 		}
+		if v.Counts.Missing > 0 {
+			fmt.Fprintf(out, "%s: mirrorless status lists the offsets that are known not to be copied (holes)\n", v.Flow)
+		}
 		fmt.Fprintf(out, "%s: %s\n", v.Flow, v.Sentence)
 	}
 	for _, f := range skipped {
@@ -53,7 +56,19 @@ func topicSummary(t verify.Topic) string {
 	if t.Error != "" {
 		return t.Error
 	}
-	records := fmt.Sprintf("%s in %s", counted64(t.Counts.Source, "record"), counted(len(t.Partitions), "partition"))
+	what := "record"
+	if t.Compared == verify.ByKey {
+		what = "key"
+	}
+	records := counted64(t.Counts.Source, what)
+	var known int64
+	for _, p := range t.Partitions {
+		known += p.Known
+	}
+	if known > 0 {
+		records += fmt.Sprintf(" (%d of them by the earlier report)", known)
+	}
+	records += " in " + counted(len(t.Partitions), "partition")
 	differences := t.Counts.String()
 	switch {
 	case t.Verdict == verify.VerdictEqual && differences == "":
@@ -73,8 +88,14 @@ func verifySentence(v verified) string {
 	f := v.settings
 	counts := v.Counts.String()
 	partitions, unread := 0, 0
+	var records, keys int64
 	for _, t := range v.Topics {
 		partitions += len(t.Partitions)
+		if t.Compared == verify.ByKey {
+			keys += t.Counts.Source
+		} else {
+			records += t.Counts.Source
+		}
 		if t.Error != "" {
 			unread++
 		}
@@ -88,7 +109,13 @@ func verifySentence(v verified) string {
 	if unread > 0 && counts != "" {
 		counts += "; and " + counted(unread, "topic") + " not read in full"
 	}
-	all := fmt.Sprintf("%s, %s, %s", counted(len(v.Topics), "topic"), counted(partitions, "partition"), counted64(v.Counts.Source, "record"))
+	all := fmt.Sprintf("%s, %s", counted(len(v.Topics), "topic"), counted(partitions, "partition"))
+	if records > 0 || keys == 0 {
+		all += ", " + counted64(records, "record")
+	}
+	if keys > 0 {
+		all += ", " + counted64(keys, "key")
+	}
 	switch {
 	case v.Verdict == verify.VerdictEqual && counts == "":
 		return fmt.Sprintf("%s is equal to %s: %s.", f.Target, f.Source, all)
@@ -121,23 +148,26 @@ func findingText(f config.Flow, d verify.Finding) string {
 	if d.Records > 1 {
 		is = "are"
 	}
-	var before int64
+	before := ""
 	if d.Before != nil {
-		before = *d.Before
+		before = fmt.Sprintf(", before offset %d", *d.Before)
 	}
 	switch d.Kind {
 	case verify.Missing:
-		return fmt.Sprintf("%s %s not on %s, before offset %d", source, is, f.Target, before)
+		return fmt.Sprintf("%s %s not on %s%s", source, is, f.Target, before)
 	case verify.Duplicated:
 		return fmt.Sprintf("%s %s on %s once more, at %s", source, is, f.Target, target)
 	case verify.Reordered:
 		return fmt.Sprintf("%s %s out of order on %s, at %s", source, is, f.Target, target)
 	case verify.Extra:
-		return fmt.Sprintf("%s %s not on %s, before offset %d", target, is, f.Source, before)
+		return fmt.Sprintf("%s %s not on %s%s", target, is, f.Source, before)
 	case verify.Behind:
-		return fmt.Sprintf("%s %s not on %s yet, which ends at offset %d", source, is, f.Target, before)
+		return fmt.Sprintf("%s %s not on %s yet, which ends at offset %d", source, is, f.Target, *d.Before)
 	case verify.Unprovable:
 		return fmt.Sprintf("%s: %s", source+target, d.Reason)
+	}
+	if len(d.Differences) == 0 {
+		return fmt.Sprintf("%s is another record than %s", target, source)
 	}
 	text := fmt.Sprintf("%s, %s: %s", source, target, differencesText(f, d))
 	if d.Records > 1 {

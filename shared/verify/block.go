@@ -14,6 +14,10 @@ import (
 // and the rest is on one side only.
 func (c *comparison) block(n, m int, final bool) {
 	before := c.blockPairs(n, m)
+	if k := len(before.order); k > 0 && k < max(n, m) {
+		// What is out of order is told only where its place on the source is.
+		c.ledger.different = true
+	}
 	i, j := 0, 0
 	for _, p := range before.order {
 		c.gap(before, &i, &j, p, false)
@@ -110,13 +114,13 @@ func (c *comparison) align(left, right []int) []pairing {
 	if n == 0 || m == 0 {
 		return nil
 	}
+	if n == 1 && m == 1 && c.stands(c.source.at(left[0]), c.target.at(right[0])) {
+		return []pairing{{left[0], right[0]}}
+	}
 	var out []pairing
 	if n*m > aligned {
 		for k := range min(n, m) {
 			if likeness(c.source.at(left[k]), c.target.at(right[k])) > 0 {
-	if n == 1 && m == 1 && c.stands(c.source.at(left[0]), c.target.at(right[0])) {
-		return []pairing{{left[0], right[0]}}
-	}
 				out = append(out, pairing{left[k], right[k]})
 			}
 		}
@@ -149,10 +153,6 @@ func (c *comparison) align(left, right []int) []pairing {
 	return out
 }
 
-// longestRising returns a longest subsequence of xs whose values rise.
-func longestRising(xs []int, value func(int) int) []int {
-	var tails []int // tails[k] is the index in xs of the lowest end of a series of k+1
-	previous := make([]int, len(xs))
 // stands reports whether b, which stands where a should and between the same
 // neighbours, can be taken for an altered a: it has something in common with it,
 // or differs in one field only, and neither of them has turned up elsewhere.
@@ -164,6 +164,10 @@ func (c *comparison) stands(a, b *entry) bool {
 	return len(c.ledger.missing[c.key(b)]) == 0 && !slices.ContainsFunc(c.keys(a), func(k uint64) bool { return len(c.ledger.extra[k]) > 0 })
 }
 
+// longestRising returns a longest subsequence of xs whose values rise.
+func longestRising(xs []int, value func(int) int) []int {
+	var tails []int // tails[k] is the index in xs of the lowest end of a series of k+1
+	previous := make([]int, len(xs))
 	for at, x := range xs {
 		k := sort.Search(len(tails), func(k int) bool { return value(xs[tails[k]]) >= value(x) })
 		previous[at] = -1

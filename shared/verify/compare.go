@@ -25,6 +25,11 @@ type comparison struct {
 	// far counts searches beyond the window.
 	far int
 
+	// proof, if not nil, takes the equal records before the first difference.
+	proof *proof
+
+	// resumed: what lies before is on both sides.
+	resumed bool
 	// leading: nothing was found on both sides yet. What one side has before the
 	// first such record cannot be expected on the other where that has lost its
 	// beginning, for the reason given here.
@@ -34,7 +39,7 @@ type comparison struct {
 
 // run compares to the end.
 func (c *comparison) run(ctx context.Context) error {
-	c.leading = true
+	c.leading = !c.resumed
 	a, b := c.source, c.target
 	for {
 		n, err := c.both()
@@ -65,8 +70,7 @@ func (c *comparison) run(ctx context.Context) error {
 		return err
 	}
 	c.ledger.flush(0)
-	c.ledger.counts.Equal = c.equal
-	c.ledger.counts.Source, c.ledger.counts.Target = a.taken, b.taken
+	c.ledger.counts.add(Counts{Source: a.taken, Target: b.taken, Equal: c.equal})
 	return nil
 }
 
@@ -132,6 +136,9 @@ func (c *comparison) pair(i, j int) {
 	d := differ(a, b)
 	if d == noFields {
 		c.equal++
+		if c.proof != nil && !c.ledger.different {
+			c.proof.add(a, b)
+		}
 		if c.strict++; c.strict >= 1024 {
 			c.weak = noFields
 		}

@@ -40,7 +40,7 @@ func (p *pool) GetDecompressBytes([]byte, kgo.CompressionCodecType) []byte {
 func newDecoder(l *brokerLog) *decoder {
 	p := &pool{}
 	d := &decoder{
-		digester:     newDigester(l.seed),
+		digester:     newDigester(l.seed, l.lasting),
 		decompressor: kgo.DefaultDecompressor(p),
 		end:          l.last,
 		opts: kgo.ProcessFetchPartitionOpts{

@@ -31,6 +31,8 @@ type ledger struct {
 	findings []Finding
 	omitted  int64
 	last     *item // of findings
+	// different: there was a finding of another kind than unprovable.
+	different bool
 }
 
 func newLedger(partition int32, most int) *ledger {
@@ -87,6 +89,7 @@ func (w waiting) tidy(key uint64) {
 func (l *ledger) add(it *item) {
 	it.Partition = l.partition
 	it.Records = 1
+	l.different = l.different || it.Kind != Unprovable
 	switch {
 	case !it.pending:
 	case it.Kind == Missing:
@@ -96,6 +99,20 @@ func (l *ledger) add(it *item) {
 	}
 	l.queue = append(l.queue, it)
 	l.flush(ledgerLength)
+}
+
+// resume begins with what is known of an earlier comparison: so many equal
+// records, and before them what is unprovable.
+func (l *ledger) resume(known int64, unprovable []Finding) {
+	l.counts.add(Counts{Source: known, Target: known, Equal: known})
+	for _, f := range unprovable {
+		if f.Source != nil {
+			l.counts.Source += f.Records
+		} else {
+			l.counts.Target += f.Records
+		}
+		l.report(&item{Finding: f, source: -1, target: -1})
+	}
 }
 
 // flush reports the items at the front that are settled, and pending ones while

@@ -43,6 +43,7 @@ type reader struct {
 	client    *kgo.Client
 	committed bool
 	seed      maphash.Seed
+	lasting   bool  // entries have a content
 	bytes     int32 // of one fetch, at most; the broker exceeds it for one batch only
 
 	mu      sync.Mutex
@@ -63,6 +64,12 @@ type brokerLog struct {
 }
 
 func (l *brokerLog) end() int64 { return l.last }
+
+func (l *brokerLog) until(end int64) partitionLog {
+	m := *l
+	m.last = end
+	return &m
+}
 
 // open reads ahead in the background until the feed is closed.
 func (l *brokerLog) open(ctx context.Context, from int64) feed {

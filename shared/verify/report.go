@@ -217,14 +217,35 @@ type Partition struct {
 	TargetStart int64  `json:"targetStart"`
 	TargetEnd   int64  `json:"targetEnd"`
 	Counts      Counts `json:"counts"`
+	// Known is how many of the equal records an earlier report proves.
+	Known int64 `json:"known,omitempty"`
+	// Ranges are, in a report that is to be kept, the equal records before the
+	// first difference.
+	Ranges []Proven `json:"ranges,omitempty"`
 	// Error is why the comparison was not finished.
 	Error string `json:"error,omitempty"`
 }
 
+// Method is how a topic is compared.
+type Method string
+
+// The methods.
+const (
+	// ByRecord: every record, in order. Counts are numbers of records.
+	ByRecord Method = "by record"
+	// ByKey: the last record of each key, where one side or both are compacted.
+	// Counts are numbers of keys.
+	ByKey Method = "by key"
+)
+
 // Topic is the comparison of a topic.
 type Topic struct {
-	Source     string      `json:"source"`
-	Target     string      `json:"target"`
+	Source   string `json:"source"`
+	Target   string `json:"target"`
+	Compared Method `json:"compared"`
+	// SourceID and TargetID are the topic ids, in hexadecimal digits.
+	SourceID   string      `json:"sourceId,omitempty"`
+	TargetID   string      `json:"targetId,omitempty"`
 	Verdict    Verdict     `json:"verdict"`
 	Counts     Counts      `json:"counts"`
 	Partitions []Partition `json:"partitions"`
@@ -243,6 +264,8 @@ type Report struct {
 	Verdict Verdict `json:"verdict"`
 	Counts  Counts  `json:"counts"`
 	Topics  []Topic `json:"topics"`
+	// Kept is in a report that is to be kept.
+	Kept *Kept `json:"kept,omitempty"`
 }
 
 // verdict judges the counts of a partition that was read to its end.

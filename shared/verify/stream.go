@@ -9,6 +9,8 @@ type partitionLog interface {
 	open(ctx context.Context, from int64) feed
 	// end is the offset after the last record to be read.
 	end() int64
+	// until is the same log with another end.
+	until(end int64) partitionLog
 }
 
 // feed hands out records in order.

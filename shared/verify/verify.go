@@ -19,8 +19,8 @@
 // that is missing is one finding, whatever follows. Memory does not depend on
 // the number or the size of the records.
 //
-// Compacted topics are compared record by record: what was compacted away on one
-// side only is a difference.
+// Of a topic that is compacted on either side, only the last record of each key
+// has to be on both, so these are what is compared, and the report says so.
 package verify
 
 import (
@@ -28,11 +28,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -53,6 +52,12 @@ type Options struct {
 	Parallel int
 	// Findings is how many findings are kept of each topic, 100 if 0.
 	Findings int
+	// Keep puts into the report what a later comparison can build on; it costs a
+	// SHA-256 of everything. Since, if not nil, is such a report of an earlier one,
+	// which had the same clusters: what it proves and what is still there as it was
+	// is not read again.
+	Keep  bool
+	Since *Report
 	// Progress, if any, is told how many offsets of both sides were read, and of
 	// how many in all. Calls do not overlap.
 	Progress func(done, total int64)
@@ -77,6 +82,8 @@ type Verification struct {
 	Options
 	seed       maphash.Seed
 	fetchBytes int32
+	keys       int   // of a compacted partition in memory
+	length     int64 // of a proven range
 
 	mu          sync.Mutex // of the progress
 	done, total int64
@@ -90,7 +97,8 @@ func New(o Options) *Verification {
 	if o.Findings <= 0 {
 		o.Findings = 100
 	}
-	return &Verification{Options: o, seed: maphash.MakeSeed(), fetchBytes: 4 << 20}
+	o.Keep = o.Keep || o.Since != nil
+	return &Verification{Options: o, seed: maphash.MakeSeed(), fetchBytes: 4 << 20, keys: keysInMemory, length: provenLength}
 }
 
 // Run compares. The error is that of a cluster that cannot be asked for its
@@ -140,7 +148,6 @@ func (v *Verification) Run(ctx context.Context) (Report, error) {
 	close(work)
 	wg.Wait()
 	report := v.report(topics)
-	v.explain(ctx, first, &report)
 	if ctx.Err() != nil {
 		return report, context.Cause(ctx)
 	}
@@ -163,7 +170,7 @@ func (v *Verification) dial(ctx context.Context) (sides, error) {
 		clients[i] = client
 	}
 	of := func(c Cluster, client *kgo.Client) *reader {
-		return &reader{name: c.Name, client: client, committed: c.Committed, seed: v.seed, bytes: v.fetchBytes, leaders: map[place]int32{}}
+		return &reader{name: c.Name, client: client, committed: c.Committed, seed: v.seed, lasting: v.Keep, bytes: v.fetchBytes, leaders: map[place]int32{}}
 	}
 	return sides{of(v.Source, clients[0]), of(v.Target, clients[1])}, nil
 }
@@ -177,6 +184,8 @@ func (s sides) close() {
 type subject struct {
 	Topic
 	jobs []*job
+	// unknown is why it is not known whether the topic is compacted, or empty.
+	unknown string
 }
 
 // job is a partition under comparison.
@@ -188,6 +197,8 @@ type job struct {
 	omitted            int64
 	noTimestamp        bool
 	appended           bool
+	unkeyed            int64
+	unbalanced         bool // not every record is accounted for
 	// settled: there is nothing to read, the verdict is in the result.
 	settled bool
 }
@@ -198,111 +209,6 @@ func (j *job) size() int64 {
 
 func (j *job) fail(err error) {
 	j.result.Verdict, j.result.Error = VerdictFailed, err.Error()
-}
-
-// survey finds the partitions and where they begin and end.
-func (v *Verification) survey(ctx context.Context, s sides) ([]*subject, error) {
-	var names [2][]string
-	for _, p := range v.Pairs {
-		names[0] = append(names[0], p.Source)
-		names[1] = append(names[1], p.Target)
-	}
-	var all [2]struct {
-		topics     kadm.TopicDetails
-		start, end kadm.ListedOffsets
-	}
-	// What follows on the source after the target's end was noted is behind.
-	for _, i := range []int{1, 0} {
-		r := []*reader{s.source, s.target}[i]
-		adm := kadm.NewClient(r.client)
-		ends := adm.ListEndOffsets
-		if r.committed {
-			ends = adm.ListCommittedOffsets
-		}
-		var err error
-		if all[i].topics, err = adm.ListTopics(ctx, names[i]...); err == nil {
-			if all[i].start, err = adm.ListStartOffsets(ctx, names[i]...); err == nil {
-				all[i].end, err = ends(ctx, names[i]...)
-			}
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list topics and offsets of %s: %w", r.name, err)
-		}
-	}
-	var subjects []*subject
-	for _, p := range v.Pairs {
-		t := &subject{Topic: Topic{Source: p.Source, Target: p.Target, Partitions: []Partition{}, Findings: []Finding{}}}
-		subjects = append(subjects, t)
-		a, b := all[0].topics[p.Source], all[1].topics[p.Target]
-		switch {
-		case a.Err != nil:
-			t.Verdict, t.Error = VerdictFailed, fmt.Sprintf("read topic %s of %s: %v", p.Source, v.Source.Name, a.Err)
-			continue
-		case errors.Is(b.Err, kerr.UnknownTopicOrPartition):
-			t.Verdict, t.Error = VerdictDifferent, fmt.Sprintf("topic %s is not on %s", p.Target, v.Target.Name)
-			continue
-		case b.Err != nil:
-			t.Verdict, t.Error = VerdictFailed, fmt.Sprintf("read topic %s of %s: %v", p.Target, v.Target.Name, b.Err)
-			continue
-		}
-		for n := range int32(max(len(a.Partitions), len(b.Partitions))) {
-			j := &job{subject: t, sourceID: a.ID, targetID: b.ID, result: Partition{Partition: n}}
-			t.jobs = append(t.jobs, j)
-			inSource := j.bounds(all[0].start, all[0].end, p.Source, &j.result.SourceStart, &j.result.SourceEnd)
-			inTarget := j.bounds(all[1].start, all[1].end, p.Target, &j.result.TargetStart, &j.result.TargetEnd)
-			if !j.settled && (!inSource || !inTarget) {
-				j.settled, j.result.Verdict = true, VerdictEqual
-				where := v.Target.Name
-				if !inSource {
-					where = v.Source.Name
-				}
-				if text := fmt.Sprintf("partition %d is not on %s", n, where); j.size() > 0 {
-					j.result.Verdict, j.result.Error = VerdictDifferent, text
-				} else {
-					t.Notes = append(t.Notes, text+"; it is empty")
-				}
-			}
-		}
-	}
-	return subjects, nil
-}
-
-// bounds fills in the offsets of one side, and reports whether it has the
-// partition.
-func (j *job) bounds(starts, ends kadm.ListedOffsets, topic string, start, end *int64) bool {
-	s, ok := starts.Lookup(topic, j.result.Partition)
-	e, ok2 := ends.Lookup(topic, j.result.Partition)
-	if !ok || !ok2 {
-		return false
-	}
-	if err := errors.Join(s.Err, e.Err); err != nil {
-		j.settled = true
-		j.fail(fmt.Errorf("list offsets of %s-%d: %w", topic, j.result.Partition, err))
-	}
-	*start, *end = s.Offset, e.Offset
-	return true
-}
-
-// queue returns the partitions that have to be read, the longest first.
-func queue(topics []*subject) []*job {
-	var jobs []*job
-	for _, t := range topics {
-		for _, j := range t.jobs {
-			if !j.settled {
-				jobs = append(jobs, j)
-			}
-		}
-	}
-	slices.SortStableFunc(jobs, func(a, b *job) int {
-		switch x, y := a.size(), b.size(); {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		}
-		return 0
-	})
-	return jobs
 }
 
 // attempts is how often a partition is begun anew whose log loses its beginning
@@ -331,7 +237,7 @@ func (v *Verification) compare(ctx context.Context, s sides, j *job) {
 		return
 	}
 	j.result.Verdict = v.verdict(j.result.Counts)
-	if !j.result.Counts.balanced() {
+	if j.unbalanced {
 		j.fail(fmt.Errorf("compare partition %d: the counts do not add up, which is an error of this program", j.result.Partition))
 	}
 }
@@ -361,26 +267,68 @@ func (v *Verification) restart(ctx context.Context, s sides, j *job) error {
 func (v *Verification) compareOnce(ctx context.Context, s sides, j *job) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	j.result.Known, j.result.Ranges = 0, nil
 	n := j.result.Partition
-	a := openStream(ctx, &brokerLog{reader: s.source, place: place{j.subject.Source, n}, id: j.sourceID, last: j.result.SourceEnd}, j.result.SourceStart, v.passed)
-	defer a.close()
-	b := openStream(ctx, &brokerLog{reader: s.target, place: place{j.subject.Target, n}, id: j.targetID, last: j.result.TargetEnd}, j.result.TargetStart, v.passed)
-	defer b.close()
-	c := &comparison{source: a, target: b, ledger: newLedger(n, v.Findings)}
+	source := &brokerLog{reader: s.source, place: place{j.subject.Source, n}, id: j.sourceID, last: j.result.SourceEnd}
+	target := &brokerLog{reader: s.target, place: place{j.subject.Target, n}, id: j.targetID, last: j.result.TargetEnd}
+	var notTarget, notSource string
 	switch {
 	case j.result.TargetStart > 0:
-		c.notTarget = "expired on " + v.Target.Name
+		notTarget = "expired on " + v.Target.Name
 	case v.FromLatest:
-		c.notTarget = "perhaps from before the copy began (auto.offset.reset = latest)"
+		notTarget = "perhaps from before the copy began (auto.offset.reset = latest)"
 	}
 	if j.result.SourceStart > 0 {
-		c.notSource = "expired on " + v.Source.Name
+		notSource = "expired on " + v.Source.Name
 	}
+	if j.subject.Compared == ByKey {
+		k := &keyed{
+			source:    keyedSide{log: source, start: j.result.SourceStart, grown: source.grown, passed: v.passed},
+			target:    keyedSide{log: target, start: j.result.TargetStart, grown: target.grown, passed: v.passed},
+			notTarget: notTarget, notSource: notSource, limit: v.keys, ledger: newLedger(n, v.Findings),
+		}
+		err := k.run(ctx)
+		j.take(k.ledger)
+		j.unkeyed, j.unbalanced = k.unkeyed, !k.balanced()
+		return err
+	}
+	c := &comparison{ledger: newLedger(n, v.Findings), notTarget: notTarget, notSource: notSource}
+	fromSource, fromTarget := j.result.SourceStart, j.result.TargetStart
+	if v.Keep {
+		c.proof = newProof(v.length)
+		ranges, unprovable, err := v.resume(ctx, source, target, j)
+		if err != nil {
+			return err
+		}
+		if len(ranges) > 0 {
+			last := ranges[len(ranges)-1]
+			c.resumed, c.proof.ranges = true, ranges
+			j.result.Known = int64(len(ranges)) * v.length
+			c.ledger.resume(j.result.Known, unprovable)
+			if err := c.recall(ctx, source, last.Source); err != nil {
+				return err
+			}
+			v.passed(last.Source.Last + 1 - fromSource + last.Target.Last + 1 - fromTarget)
+			fromSource, fromTarget = last.Source.Last+1, last.Target.Last+1
+		}
+	}
+	a := openStream(ctx, source, fromSource, v.passed)
+	defer a.close()
+	b := openStream(ctx, target, fromTarget, v.passed)
+	defer b.close()
+	c.source, c.target = a, b
 	err := c.run(ctx)
-	j.result.Counts = c.ledger.counts
-	j.findings, j.omitted = c.ledger.findings, c.ledger.omitted
-	j.noTimestamp, j.appended = a.noTimestamp, b.appended
+	j.take(c.ledger)
+	if c.proof != nil {
+		c.proof.close()
+		j.result.Ranges = c.proof.ranges
+	}
+	j.noTimestamp, j.appended, j.unbalanced = a.noTimestamp, b.appended, !c.ledger.counts.balanced()
 	return err
+}
+
+func (j *job) take(l *ledger) {
+	j.result.Counts, j.findings, j.omitted = l.counts, l.findings, l.omitted
 }
 
 // passed adds to the progress. A partition that is begun anew is not counted
@@ -397,11 +345,15 @@ func (v *Verification) passed(n int64) {
 // report puts the partitions together.
 func (v *Verification) report(topics []*subject) Report {
 	r := Report{Verdict: VerdictEqual, Topics: []Topic{}}
+	if v.Keep {
+		r.Kept = &Kept{Version: keptVersion, Length: v.length, Time: time.Now().UTC().Truncate(time.Second), SourceCommitted: v.Source.Committed, TargetCommitted: v.Target.Committed}
+	}
 	for _, t := range topics {
 		if t.Verdict == "" {
 			t.Verdict = VerdictEqual
 		}
 		var noTimestamp, appended bool
+		var unkeyed int64
 		for _, j := range t.jobs {
 			t.Verdict = t.Verdict.Worst(j.result.Verdict)
 			t.Counts.add(j.result.Counts)
@@ -409,6 +361,7 @@ func (v *Verification) report(topics []*subject) Report {
 			keep := min(len(j.findings), v.Findings-len(t.Findings))
 			t.Findings = append(t.Findings, j.findings[:keep]...)
 			t.Omitted += j.omitted + int64(len(j.findings)-keep)
+			unkeyed += j.unkeyed
 			noTimestamp, appended = noTimestamp || j.noTimestamp, appended || j.appended
 		}
 		if appended {
@@ -417,34 +370,15 @@ func (v *Verification) report(topics []*subject) Report {
 		if noTimestamp {
 			t.Notes = append(t.Notes, fmt.Sprintf("timestamps are not compared where the record on %s has none", v.Source.Name))
 		}
+		if unkeyed > 0 {
+			t.Notes = append(t.Notes, fmt.Sprintf("%d records without a key are not compared", unkeyed))
+		}
+		if t.unknown != "" && t.Counts.Missing+t.Counts.Extra > 0 {
+			t.Notes = append(t.Notes, t.unknown)
+		}
 		r.Verdict = r.Verdict.Worst(t.Verdict)
 		r.Counts.add(t.Counts)
 		r.Topics = append(r.Topics, t.Topic)
 	}
 	return r
-}
-
-// explain notes which topics are compacted, where records are on one side only.
-// It is no more than a hint, so nothing comes of it if it cannot be had.
-func (v *Verification) explain(ctx context.Context, s sides, r *Report) {
-	for i := range r.Topics {
-		t := &r.Topics[i]
-		if t.Counts.Missing+t.Counts.Extra == 0 {
-			continue
-		}
-		for _, side := range []struct {
-			r     *reader
-			topic string
-		}{{s.source, t.Source}, {s.target, t.Target}} {
-			configs, err := kadm.NewClient(side.r.client).DescribeTopicConfigs(ctx, side.topic)
-			if err != nil || len(configs) == 0 {
-				continue
-			}
-			if slices.ContainsFunc(configs[0].Configs, func(c kadm.Config) bool {
-				return c.Key == "cleanup.policy" && c.Value != nil && (*c.Value == "compact" || *c.Value == "compact,delete" || *c.Value == "delete,compact")
-			}) {
-				t.Notes = append(t.Notes, fmt.Sprintf("%s is compacted on %s: what was compacted away on one side only counts as missing or extra", side.topic, side.r.name))
-			}
-		}
-	}
 }

@@ -243,6 +243,7 @@ func TestOnRealKafka(t *testing.T) {
 		// The fake broker leaves timestamps as they are.
 		"timestamps":   testTimestampsOfTheTargetsBrokerAreNotCompared,
 		"transactions": testTransactionsOfTheSource,
+		"compacted":    testCompactedTopicsAreComparedByKey,
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &cluster{t: t, addrs: addrs}
@@ -428,20 +429,6 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 	}
 	if report.Verdict != verify.VerdictFailed {
 		t.Errorf("got verdict %s, want failed", report.Verdict)
-	}
-}
-
-func TestCompactedTopicsAreExplained(t *testing.T) {
-	a, b := start(t), start(t)
-	compact := map[string]*string{"cleanup.policy": new("compact")}
-	a.create("orders", 1, compact)
-	b.create("A.orders", 1, nil)
-	a.write("orders", 0, records(100))
-	b.write("A.orders", 0, slices.Delete(records(100), 10, 20))
-	report := run(t, options(a, b, "orders"))
-	want := []string{"orders is compacted on A: what was compacted away on one side only counts as missing or extra"}
-	if diff := cmp.Diff(want, report.Topics[0].Notes); diff != "" {
-		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 }
 
