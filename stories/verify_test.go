@@ -93,8 +93,15 @@ func TestVerifySaysWhereEachFaultIs(t *testing.T) {
 	// By topic and partition, in the order of their places.
 	faults := map[string][][]string{
 		"orders": {
-			{}, {"dropped"}, {"doubled"}, {"swapped"}, {"header byte"}, {"timestamp"}, {"null made empty"},
-			{"dropped", "header byte"}, {"doubled", "dropped"},
+			{},
+			{"dropped"},
+			{"doubled"},
+			{"swapped"},
+			{"header byte"},
+			{"timestamp"},
+			{"null made empty"},
+			{"dropped", "header byte"},
+			{"doubled", "dropped"},
 		},
 		"payments": {{"swapped", "null made empty"}, {"timestamp", "doubled"}},
 		"equal":    {{}},

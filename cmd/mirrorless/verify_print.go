@@ -47,6 +47,11 @@ func printVerifiedTopic(w io.Writer, f config.Flow, t verify.Topic, most int) {
 	if more := int64(len(t.Findings)-len(shown)) + t.Omitted; more > 0 {
 		fmt.Fprintf(w, "  and %d more\n", more)
 	}
+	for _, p := range t.Partitions {
+		if len(p.Sampled) > 0 {
+			fmt.Fprintf(w, "  %s sampled: %s offsets %s\n", flow.TopicPartition{Topic: t.Source, Partition: p.Partition}, f.Source, sampledText(p))
+		}
+	}
 	for _, note := range t.Notes {
 		fmt.Fprintf(w, "  %s\n", note)
 	}
@@ -73,12 +78,25 @@ func topicSummary(t verify.Topic) string {
 	switch {
 	case t.Verdict == verify.VerdictEqual && differences == "":
 		return "equal, " + records
+	case t.Verdict == verify.VerdictSampled && differences == "":
+		return "equal in the sample, " + records
+	case t.Verdict == verify.VerdictSampled:
+		return fmt.Sprintf("equal in the sample but for what is allowed (%s), %s", differences, records)
 	case t.Verdict == verify.VerdictEqual:
 		return fmt.Sprintf("equal but for what is allowed (%s), %s", differences, records)
 	case differences == "":
 		return "not equal, see below"
 	}
 	return fmt.Sprintf("%s; %d of %s are equal", differences, t.Counts.Equal, records)
+}
+
+// sampledText lists the ranges of a sample.
+func sampledText(p verify.Partition) string {
+	texts := make([]string, len(p.Sampled))
+	for i, s := range p.Sampled {
+		texts[i] = s.Source.String()
+	}
+	return fmt.Sprintf("%s, of %d to %d", strings.Join(texts, ", "), p.SourceStart, p.SourceEnd-1)
 }
 
 func counted64(n int64, what string) string { return counted(int(n), what) }
@@ -121,6 +139,10 @@ func verifySentence(v verified) string {
 		return fmt.Sprintf("%s is equal to %s: %s.", f.Target, f.Source, all)
 	case v.Verdict == verify.VerdictEqual:
 		return fmt.Sprintf("%s is equal to %s but for what is allowed (%s): %s.", f.Target, f.Source, counts, all)
+	case v.Verdict == verify.VerdictSampled && counts == "":
+		return fmt.Sprintf("%s is equal to %s in the sample: %s, which --seed %d chooses again.", f.Target, f.Source, all, v.Sample.Seed)
+	case v.Verdict == verify.VerdictSampled:
+		return fmt.Sprintf("%s is equal to %s in the sample but for what is allowed (%s): %s, which --seed %d chooses again.", f.Target, f.Source, counts, all, v.Sample.Seed)
 	case v.Verdict == verify.VerdictUnprovable:
 		return fmt.Sprintf("%s is equal to %s as far as both go back, but not all can be proved: %s.", f.Target, f.Source, counts)
 	case v.Verdict == verify.VerdictBehind:

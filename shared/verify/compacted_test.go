@@ -17,7 +17,7 @@ import (
 type sparse []kgo.Record
 
 func (s sparse) log(seed maphash.Seed, end int64) *memoryLog {
-	d := newDigester(seed, true)
+	d := newDigester(seed, false)
 	l := &memoryLog{entries: make([]entry, len(s)), last: end}
 	for i := range s {
 		d.entry(&l.entries[i], &s[i])
@@ -144,8 +144,8 @@ func compact(r *rand.Rand, log sparse) sparse {
 		forgotten[string(record.Key)] = record.Value == nil && r.IntN(4) == 0
 	}
 	return slices.DeleteFunc(slices.Clone(log), func(record kgo.Record) bool {
-		if key := string(record.Key); last[key] == record.Offset || forgotten[key] {
-			return forgotten[key]
+		if last[string(record.Key)] == record.Offset || forgotten[string(record.Key)] {
+			return forgotten[string(record.Key)]
 		}
 		return r.IntN(3) > 0
 	})

@@ -30,6 +30,8 @@ type comparison struct {
 
 	// resumed: what lies before is on both sides.
 	resumed bool
+	// inside: both sides go on alike after the end.
+	inside bool
 	// leading: nothing was found on both sides yet. What one side has before the
 	// first such record cannot be expected on the other where that has lost its
 	// beginning, for the reason given here.
@@ -260,4 +262,4 @@ func (c *comparison) pass(n, m int64, trailing bool) error {
 const everything = 1<<63 - 1
 
 // rest notes what one side has after the other's end.
-func (c *comparison) rest() error { return c.pass(everything, everything, true) }
+func (c *comparison) rest() error { return c.pass(everything, everything, !c.inside) }

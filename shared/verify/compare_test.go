@@ -68,7 +68,7 @@ type side struct {
 }
 
 func (s side) log(seed maphash.Seed) *memoryLog {
-	d := newDigester(seed, true)
+	d := newDigester(seed, false)
 	l := &memoryLog{entries: make([]entry, len(s.records)), last: s.start + int64(len(s.records))}
 	for i := range s.records {
 		s.records[i].Offset = s.start + int64(i)

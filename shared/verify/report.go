@@ -173,6 +173,8 @@ const (
 	// VerdictEqual: each record of the source is on the target, once, in order,
 	// and nothing else is.
 	VerdictEqual Verdict = "equal"
+	// VerdictSampled: each record that was looked at is as it should be.
+	VerdictSampled Verdict = "equal in the sample"
 	// VerdictUnprovable: what both sides still have is equal.
 	VerdictUnprovable Verdict = "unprovable"
 	// VerdictBehind: the target is equal but for the last records.
@@ -187,14 +189,16 @@ func (v Verdict) rank() int {
 	switch v {
 	case VerdictEqual:
 		return 0
-	case VerdictUnprovable:
+	case VerdictSampled:
 		return 1
-	case VerdictBehind:
+	case VerdictUnprovable:
 		return 2
-	case VerdictDifferent:
+	case VerdictBehind:
 		return 3
-	default:
+	case VerdictDifferent:
 		return 4
+	default:
+		return 5
 	}
 }
 
@@ -222,6 +226,8 @@ type Partition struct {
 	// Ranges are, in a report that is to be kept, the equal records before the
 	// first difference.
 	Ranges []Proven `json:"ranges,omitempty"`
+	// Sampled are, in a sample, the ranges that were compared; none means all.
+	Sampled []Sampled `json:"sampled,omitempty"`
 	// Error is why the comparison was not finished.
 	Error string `json:"error,omitempty"`
 }
@@ -264,6 +270,8 @@ type Report struct {
 	Verdict Verdict `json:"verdict"`
 	Counts  Counts  `json:"counts"`
 	Topics  []Topic `json:"topics"`
+	// Sample is which parts were compared; without it everything was.
+	Sample *Sample `json:"sample,omitempty"`
 	// Kept is in a report that is to be kept.
 	Kept *Kept `json:"kept,omitempty"`
 }

@@ -66,7 +66,7 @@ func (c *comparison) resync(ctx context.Context) error {
 		}
 	}
 	if ended && n*m <= aligned {
-		c.block(n, m, true)
+		c.block(n, m, !c.inside)
 		return nil
 	}
 	if !ended && c.weak == noFields {
@@ -78,7 +78,7 @@ func (c *comparison) resync(ctx context.Context) error {
 		return nil
 	}
 	if ended {
-		c.block(n, m, true)
+		c.block(n, m, !c.inside)
 		return nil
 	}
 	if c.weak != noFields {

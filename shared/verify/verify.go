@@ -58,6 +58,10 @@ type Options struct {
 	// is not read again.
 	Keep  bool
 	Since *Report
+	// Sample, if not nil, compares only some ranges of each partition, but small
+	// ones and those of compacted topics in full. What has expired on one side is
+	// not in the sample.
+	Sample *Sample
 	// Progress, if any, is told how many offsets of both sides were read, and of
 	// how many in all. Calls do not overlap.
 	Progress func(done, total int64)
@@ -120,7 +124,7 @@ func (v *Verification) Run(ctx context.Context) (Report, error) {
 	}
 	jobs := queue(topics)
 	for _, j := range jobs {
-		v.total += j.size()
+		v.total += v.work(j)
 	}
 	work := make(chan *job)
 	var wg sync.WaitGroup
@@ -207,6 +211,14 @@ func (j *job) size() int64 {
 	return j.result.SourceEnd - j.result.SourceStart + j.result.TargetEnd - j.result.TargetStart
 }
 
+// work is how many offsets of a partition are to be read, about.
+func (v *Verification) work(j *job) int64 {
+	if v.Sample != nil && j.subject.Compared == ByRecord && !v.Sample.small(&j.result) {
+		return 2 * int64(v.Sample.Ranges+2) * sampleLength
+	}
+	return j.size()
+}
+
 func (j *job) fail(err error) {
 	j.result.Verdict, j.result.Error = VerdictFailed, err.Error()
 }
@@ -237,6 +249,9 @@ func (v *Verification) compare(ctx context.Context, s sides, j *job) {
 		return
 	}
 	j.result.Verdict = v.verdict(j.result.Counts)
+	if j.result.Verdict == VerdictEqual && len(j.result.Sampled) > 0 {
+		j.result.Verdict = VerdictSampled
+	}
 	if j.unbalanced {
 		j.fail(fmt.Errorf("compare partition %d: the counts do not add up, which is an error of this program", j.result.Partition))
 	}
@@ -267,7 +282,7 @@ func (v *Verification) restart(ctx context.Context, s sides, j *job) error {
 func (v *Verification) compareOnce(ctx context.Context, s sides, j *job) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	j.result.Known, j.result.Ranges = 0, nil
+	j.result.Known, j.result.Ranges, j.result.Sampled = 0, nil, nil
 	n := j.result.Partition
 	source := &brokerLog{reader: s.source, place: place{j.subject.Source, n}, id: j.sourceID, last: j.result.SourceEnd}
 	target := &brokerLog{reader: s.target, place: place{j.subject.Target, n}, id: j.targetID, last: j.result.TargetEnd}
@@ -290,6 +305,18 @@ func (v *Verification) compareOnce(ctx context.Context, s sides, j *job) error {
 		err := k.run(ctx)
 		j.take(k.ledger)
 		j.unkeyed, j.unbalanced = k.unkeyed, !k.balanced()
+		return err
+	}
+	if v.Sample != nil && !v.Sample.small(&j.result) {
+		sm := &sampler{
+			source: source, sourceStart: j.result.SourceStart, sourceEnd: j.result.SourceEnd,
+			target: target, targetStart: j.result.TargetStart, targetEnd: j.result.TargetEnd,
+			targetName: v.Target.Name, ledger: newLedger(n, v.Findings), passed: v.passed,
+		}
+		err := sm.run(ctx, v.Sample.Ranges, v.Sample.random(j.subject.Source, n), notTarget == "" && notSource == "")
+		j.take(sm.ledger)
+		j.noTimestamp, j.appended, j.unbalanced = sm.noTimestamp, sm.appended, !sm.ledger.counts.balanced()
+		j.result.Sampled = sm.sampled
 		return err
 	}
 	c := &comparison{ledger: newLedger(n, v.Findings), notTarget: notTarget, notSource: notSource}
@@ -344,7 +371,7 @@ func (v *Verification) passed(n int64) {
 
 // report puts the partitions together.
 func (v *Verification) report(topics []*subject) Report {
-	r := Report{Verdict: VerdictEqual, Topics: []Topic{}}
+	r := Report{Verdict: VerdictEqual, Topics: []Topic{}, Sample: v.Sample}
 	if v.Keep {
 		r.Kept = &Kept{Version: keptVersion, Length: v.length, Time: time.Now().UTC().Truncate(time.Second), SourceCommitted: v.Source.Committed, TargetCommitted: v.Target.Committed}
 	}
