@@ -92,7 +92,8 @@ func (d *decoder) batch(out []entry, frame []byte, at int64) ([]entry, error) {
 }
 
 // endTransaction drops an aborted transaction of which this is the marker, so
-// that the producer's next one is not taken for it.
+// that the producer's next one is not taken for it. A transaction without a batch
+// in this partition has a marker too, and is not among those that are aborted.
 func (d *decoder) endTransaction(r *kgo.Record) {
 	const abort = 0
 	if len(r.Key) < 4 || binary.BigEndian.Uint16(r.Key[2:]) != abort {
@@ -100,7 +101,7 @@ func (d *decoder) endTransaction(r *kgo.Record) {
 	}
 	first := -1
 	for i, t := range d.partition.AbortedTransactions {
-		if t.ProducerID == r.ProducerID && (first < 0 || t.FirstOffset < d.partition.AbortedTransactions[first].FirstOffset) {
+		if t.ProducerID == r.ProducerID && t.FirstOffset <= r.Offset && (first < 0 || t.FirstOffset < d.partition.AbortedTransactions[first].FirstOffset) {
 			first = i
 		}
 	}
