@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"mirrorless/shared/offsets"
 	"mirrorless/shared/state"
@@ -90,6 +91,9 @@ func (m *Mirror) renew(ctx context.Context, lots []*lot) {
 	if len(due) == 0 {
 		return
 	}
+	// The position moves past the second copies that were claimed.
+	m.putHoles(ctx, due, func(_ *lot, h state.Hole) bool { return h.Kind == SecondCopy })
+	due = slices.DeleteFunc(due, func(l *lot) bool { return l.err != nil })
 	err := m.store(ctx, due)
 	for _, l := range due {
 		if !l.changed {
@@ -156,17 +160,19 @@ func (m *Mirror) book(ctx context.Context, l *lot, got target.Appended) {
 	}
 	l.advance()
 	l.records, l.plain = l.records[got.Done:], l.plain[got.Done:]
-	if got.Second > 0 {
+	foreign := got.Foreign
+	for _, s := range got.Second {
 		// The residual of the guarantees, counted.
 		l.holes = append(l.holes, state.Hole{
-			TopicPartition: l.TopicPartition, From: l.pos.Upstream, To: l.pos.Upstream, Kind: SecondCopy, Records: got.Second, Seen: m.Now(),
+			TopicPartition: l.TopicPartition, From: s.Offset, To: s.Offset + s.Records, Kind: SecondCopy, Records: s.Records, Seen: m.Now(),
 		})
+		foreign -= s.Records
 	}
 	if got.Stamped > 0 && m.first("stamped", l.remote.Topic) {
 		m.Logger.WarnContext(ctx, "target topic stamps its records with its own time, so that their timestamps are not the source's: set message.timestamp.type = CreateTime",
 			"topic", l.remote.Topic)
 	}
-	if foreign := got.Foreign - got.Second; foreign > 0 {
+	if foreign > 0 {
 		m.Logger.WarnContext(ctx, "another writer appends to the target partition",
 			"topic", l.remote.Topic, "partition", l.Partition, "offset", l.pos.Downstream, "records", foreign)
 	}

@@ -39,8 +39,9 @@ const (
 	// dead-letter topic instead.
 	DeadLetter = "dead letter"
 	// SecondCopy is no hole: records that are on the target twice, because a late
-	// request landed after the target had forgotten the producer. Its place is the
-	// position at which they were noticed.
+	// request landed after the target had forgotten the producer. Its offsets are
+	// the target's, so that whoever notices them again, after a crash, tells of the
+	// same ones.
 	SecondCopy = "second copy"
 )
 

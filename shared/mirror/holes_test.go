@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"mirrorless/shared/batch"
 	"mirrorless/shared/flow"
 	"mirrorless/shared/kafkaevent"
 	"mirrorless/shared/mirror"
@@ -196,6 +197,46 @@ func TestASourceThatHasNeverAnsweredIsAskedSixTimes(t *testing.T) {
 	}
 	w.wantCopies(slices.Concat(rs[:4], rs[7:]))
 	w.wantHoles("orders-0 [4, 7) unexplained: 3")
+}
+
+// doubling is a target on which a late request has landed twice.
+type doubling struct {
+	mirror.Target
+	second []target.SecondCopy
+	before func() // each append
+}
+
+func (d *doubling) Claim(ctx context.Context, p target.Partition, c target.Cursor, records []batch.Record, want int) (target.Appended, error) {
+	got, err := d.Target.Claim(ctx, p, c, records, want)
+	got.Second = append(got.Second, d.second...)
+	return got, err
+}
+
+func (d *doubling) Append(ctx context.Context, p target.Partition, c target.Cursor, records []batch.Record, upstream target.Upstream) (target.Appended, error) {
+	if d.before != nil {
+		d.before()
+	}
+	return d.Target.Append(ctx, p, c, records, upstream)
+}
+
+func TestASecondCopyIsCountedOnceHoweverOftenItIsNoticed(t *testing.T) {
+	w := newWorld(t)
+	rs := w.produce(some(0, 10)...)
+	w.crash(w.cold(), rs[:2])
+	d := &doubling{Target: target.New(w.b, target.Options{}), second: []target.SecondCopy{{Offset: 40, Records: 3}, {Offset: 43, Records: 2}}}
+	m := func() *mirror.Mirror {
+		return mirror.New(mirror.Options{Settings: w.settings, Store: w.store, Target: d, Source: w.a})
+	}
+	want := []string{"orders-0 [40, 43) second copy: 3", "orders-0 [43, 45) second copy: 2"}
+	w.crash(m(), rs[:2])
+	w.wantHoles(want...)
+	// With a new epoch the position is stored, and nobody will look there again.
+	d.second = append(d.second, target.SecondCopy{Offset: 45, Records: 1})
+	want = append(want, "orders-0 [45, 46) second copy: 1")
+	d.before = func() { w.wantHoles(want...) }
+	w.must(m(), rs)
+	w.wantCopies(rs)
+	w.wantHoles(want...)
 }
 
 func TestACommittedReadWaitsAtTheFirstUndecidedRecord(t *testing.T) {

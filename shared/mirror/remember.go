@@ -37,7 +37,7 @@ func (o *openRuns) add(r offsets.Run) {
 // of the run map that have grown too long, and then the positions, in one
 // conditional write for sixteen partitions of a topic.
 func (m *Mirror) remember(ctx context.Context, lots []*lot) {
-	m.putHoles(ctx, lots)
+	m.putHoles(ctx, lots, func(l *lot, h state.Hole) bool { return h.From < l.pos.Upstream || h.Kind == SecondCopy })
 	var due []*lot
 	for _, l := range lots {
 		if !l.changed {
@@ -139,13 +139,15 @@ func (m *Mirror) spill(ctx context.Context, l *lot) error {
 	return nil
 }
 
-// putHoles reports the holes that lie behind the positions.
-func (m *Mirror) putHoles(ctx context.Context, lots []*lot) {
+// putHoles reports the holes that are due, once.
+func (m *Mirror) putHoles(ctx context.Context, lots []*lot, due func(*lot, state.Hole) bool) {
 	var holes []state.Hole
 	of := map[*lot]bool{}
 	for _, l := range lots {
+		var later []state.Hole
 		for _, h := range l.holes {
-			if h.From >= l.pos.Upstream && h.Kind != SecondCopy {
+			if !due(l, h) {
+				later = append(later, h)
 				continue
 			}
 			holes = append(holes, h)
@@ -160,6 +162,7 @@ func (m *Mirror) putHoles(ctx context.Context, lots []*lot) {
 			m.Logger.WarnContext(ctx, "hole in what was copied", "kind", h.Kind,
 				"topic", h.Topic, "partition", h.Partition, "offset", h.From, "next", h.To, "records", h.Records)
 		}
+		l.holes = later
 	}
 	if len(holes) == 0 {
 		return

@@ -112,7 +112,9 @@ func (m *Mirror) count(l *lot, got target.Appended) {
 	t := &l.tally
 	t.records += int64(got.Done)
 	t.found += int64(got.Found)
-	t.second += got.Second
+	for _, s := range got.Second {
+		t.second += s.Records
+	}
 	var stamps stamps
 	for i := range l.records[:got.Done] {
 		r := &l.records[i]

@@ -171,7 +171,8 @@ type EventSource struct {
 type Hole struct {
 	// TopicPartition is of the source topic.
 	flow.TopicPartition
-	// From and To bound the upstream offsets: From ≤ offset < To.
+	// From and To bound the upstream offsets: From ≤ offset < To. Of records that are
+	// on the target twice they bound the target's.
 	From, To int64
 	// Kind says what is missing and why, in the words of whoever found it.
 	Kind string

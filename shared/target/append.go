@@ -145,7 +145,7 @@ func (a *appender) accept(ctx context.Context, ans answer, n, sent int) error {
 		if err != nil {
 			return fmt.Errorf("read what lies between offsets %d and %d: %w", c.End, ans.base, err)
 		}
-		a.out.Second += second
+		a.out.Second = append(a.out.Second, second...)
 	}
 	// With a time in the answer the batch may have been there before this call.
 	// What this call sent itself is what it holds. Anything else is read back,

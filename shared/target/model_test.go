@@ -198,7 +198,9 @@ func (c *copier) invoke(ctx context.Context, source []batch.Record, until int, s
 	book := func(a Appended) {
 		next.upstream += a.Done
 		next.cursor = a.Cursor
-		next.second += a.Second
+		for _, s := range a.Second {
+			next.second += s.Records
+		}
 		records = records[a.Done:]
 	}
 	switch s := standing[p.TopicPartition]; s.Verdict {

@@ -209,32 +209,32 @@ func (a *appender) claim(ctx context.Context, from int64, want int) error {
 	return a.leave(&r)
 }
 
-// seconds counts the records of a producer in a range of offsets that holds none
-// of its expected ones.
-func (l *Log) seconds(ctx context.Context, p Partition, id, from, to int64) (n int64, err error) {
+// seconds are the batches of a producer in a range of offsets that holds none of
+// its expected ones.
+func (l *Log) seconds(ctx context.Context, p Partition, id, from, to int64) (all []SecondCopy, err error) {
 	for wait := newBackoff(); from < to; {
 		got, err := l.brokers.fetch(ctx, p, from)
 		if err != nil {
-			return n, err
+			return nil, err
 		}
 		at := from
 		for b, err := range batch.All(got.raw) {
 			if err != nil {
-				return n, err
+				return nil, err
 			}
 			if b.NextOffset() > from && b.BaseOffset() < to {
 				from = b.NextOffset()
 				if b.Producer().ID == id && !b.Control() {
-					n += int64(b.Count())
+					all = append(all, SecondCopy{b.BaseOffset(), int64(b.Count())})
 				}
 			}
 		}
 		from = max(from, got.start)
 		if from == at && !wait.next(ctx) {
-			return n, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
-	return n, nil
+	return all, nil
 }
 
 // mine is a record of ours as the target holds it.
@@ -252,19 +252,18 @@ type trail struct {
 	from     int64
 	left     int    // records to be read, below zero for all; 0 at the end
 	found    []mine // read and not booked yet
-	second   []copied
+	second   []SecondCopy
 }
 
-// copied is a batch of second copies.
-type copied struct{ offset, records int64 }
-
-// passed counts the second copies before an offset, once.
-func (r *trail) passed(offset int64) (n int64) {
-	for len(r.second) > 0 && r.second[0].offset < offset {
-		n += r.second[0].records
-		r.second = r.second[1:]
+// passed are the second copies before an offset, told once.
+func (r *trail) passed(offset int64) []SecondCopy {
+	n := 0
+	for n < len(r.second) && r.second[n].Offset < offset {
+		n++
 	}
-	return n
+	passed := r.second[:n]
+	r.second = r.second[n:]
+	return passed
 }
 
 // read adds at least n records to those that were found, unless it comes to the
@@ -313,7 +312,7 @@ func (r *trail) take(raw []byte) error {
 		// newer epoch, is not ours to explain.
 		skip := batch.Distance(id.Sequence, r.producer.Sequence)
 		if id.Epoch < r.producer.Epoch || id.Epoch == r.producer.Epoch && int(skip) >= b.Count() {
-			r.second = append(r.second, copied{b.BaseOffset(), int64(b.Count())})
+			r.second = append(r.second, SecondCopy{b.BaseOffset(), int64(b.Count())})
 			continue
 		}
 		if id.Epoch > r.producer.Epoch || skip < 0 {
@@ -346,7 +345,7 @@ func (a *appender) match(r *trail) {
 		}
 		// A record that the call lacks was compacted away on the source since.
 		a.skip(r.found[:at])
-		a.out.Second += r.passed(r.found[at].Offset)
+		a.out.Second = append(a.out.Second, r.passed(r.found[at].Offset)...)
 		if len(r.found[at].Headers) < len(want.Headers) {
 			a.out.Stripped = append(a.out.Stripped, a.out.Done)
 		}
@@ -373,7 +372,7 @@ func (a *appender) leave(r *trail) error {
 			return &AlteredError{Record: a.out.Done, Next: later, Offset: r.found[i].Offset}
 		}
 	}
-	a.out.Second += r.passed(r.found[len(r.found)-1].Offset)
+	a.out.Second = append(a.out.Second, r.passed(r.found[len(r.found)-1].Offset)...)
 	a.skip(r.found)
 	return nil
 }

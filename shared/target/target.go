@@ -98,9 +98,9 @@ type Appended struct {
 	Upstream int64
 	// Foreign counts the offsets between ours that something else occupies.
 	Foreign int64
-	// Second counts those of them that hold a second copy: a late request of this
-	// producer that the broker took after it had forgotten the first.
-	Second int64
+	// Second are those of them that hold a second copy: of a late request of this
+	// producer, which the broker took after it had forgotten the first.
+	Second []SecondCopy
 	// Stamped counts records of which the target keeps its own time instead of the
 	// record's, as a topic with message.timestamp.type = LogAppendTime does. It
 	// misses those whose answer was late.
@@ -109,6 +109,10 @@ type Appended struct {
 	// with a null value.
 	Stripped []int
 }
+
+// SecondCopy is a batch of records that are on the target before, by its place.
+// Whoever finds it again finds it at the same one.
+type SecondCopy struct{ Offset, Records int64 }
 
 // ErrFenced is returned when the target has seen a newer epoch of the producer:
 // another invocation took the partition over. Read the store again.
