@@ -262,7 +262,7 @@ func outcomeOf(who string, faults int, found map[string]findings) outcome {
 
 func tortureOurs(t *testing.T, name string, seed uint64, length time.Duration) outcome {
 	m := modes[name]
-	ctx := within(t, length+5*time.Minute)
+	ctx := within(t, length+10*time.Minute)
 	r := newArena(t, seed, youngTopic, oddTopic, oldTopic, transactionsTopic, largeTopic)
 	r.createTopics(ctx, t)
 	store := ministacktest.Start(t)
