@@ -106,6 +106,7 @@ func (g *gatherer) ask(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		g.a = look(ctx, g.Source, g.SourceErr)
+		g.a.committed = g.Settings.IsolationLevel == "read_committed"
 		g.at = g.Now().Truncate(time.Millisecond)
 		g.a.measure(ctx, func(name string) bool {
 			_, ours := g.sources[name]

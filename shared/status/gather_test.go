@@ -303,6 +303,20 @@ func theEndOfATransaction(t *testing.T, w *world) {
 	// An event source delivers the records of an aborted one.
 	transaction(kgo.TryAbort, 4)
 	w.want(status.No, "B is 2 records behind A in 1 of 2 partitions; the oldest of them is 1m old.")
+	// A flow that reads committed records copies none of them, nor waits for those
+	// that are undecided.
+	w.options.Settings.IsolationLevel = "read_committed"
+	w.want(status.Yes, "B holds everything that A had at 12:03:07.412.")
+	if err := producer.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	w.fill(producer, "orders", 0, 1, noon.Add(-time.Minute))
+	w.want(status.Yes, "B holds everything that A had at 12:03:07.412.")
+	w.options.Settings.IsolationLevel = ""
+	w.want(status.No, "B is 3 records behind A in 1 of 2 partitions; the oldest of them is 1m old.")
+	if err := producer.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestPartitionsWithoutAPosition(t *testing.T) {

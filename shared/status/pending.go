@@ -123,16 +123,16 @@ func (g *gatherer) todo(tp flow.TopicPartition) pending {
 // is none if only the ends of transactions, and what compaction left, are there.
 func (s *side) first(ctx context.Context, tp flow.TopicPartition, from, end int64) (batch.Placed, bool, error) {
 	for range batches {
-		raw, err := s.fetch(ctx, tp, from)
+		got, err := s.fetch(ctx, tp, from)
 		if err != nil {
 			return batch.Placed{}, false, err
 		}
 		before := from
-		for b, err := range batch.All(raw) {
+		for b, err := range got.Batches() {
 			if err != nil {
 				return batch.Placed{}, false, err
 			}
-			if !b.Control() {
+			if !b.Control() && !b.Aborted {
 				records, err := b.Records(fetch.Decompress)
 				if err != nil {
 					return batch.Placed{}, false, err
@@ -156,14 +156,14 @@ func (s *side) first(ctx context.Context, tp flow.TopicPartition, from, end int6
 }
 
 // fetch reads the batch that holds an offset: at least one comes whatever the
-// limit. The isolation is that of an event source, which reads uncommitted.
-func (s *side) fetch(ctx context.Context, tp flow.TopicPartition, offset int64) ([]byte, error) {
+// limit.
+func (s *side) fetch(ctx context.Context, tp flow.TopicPartition, offset int64) (fetch.Response, error) {
 	t := s.topics[tp.Topic]
 	got, err := fetch.Read(ctx, s.client.Broker(int(t.leaders[tp.Partition])), fetch.Request{
-		TopicPartition: tp, TopicID: t.id, Offset: offset, MaxBytes: 1,
+		TopicPartition: tp, TopicID: t.id, Offset: offset, MaxBytes: 1, Committed: s.committed,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", tp, err)
+		return got, fmt.Errorf("read %s: %w", tp, err)
 	}
-	return got.Raw, nil
+	return got, nil
 }

@@ -16,10 +16,13 @@ import (
 // side is what one cluster says of itself.
 type side struct {
 	client *kgo.Client
-	err    error // why it says nothing
-	id     string
-	topics map[string]topic
-	ends   map[string]map[int32]bounds // of the topics that were measured
+	// committed asks for ends and records as a reader with isolation.level =
+	// read_committed sees them.
+	committed bool
+	err       error // why it says nothing
+	id        string
+	topics    map[string]topic
+	ends      map[string]map[int32]bounds // of the topics that were measured
 }
 
 type topic struct {
@@ -99,6 +102,9 @@ func (s *side) measure(ctx context.Context, chosen func(topic string) bool) {
 // list asks every leader for one offset of each partition.
 func (s *side) list(ctx context.Context, which int64, set func(*bounds, int64)) {
 	req := kmsg.NewPtrListOffsetsRequest()
+	if s.committed {
+		req.IsolationLevel = 1 // the end is then the last stable offset
+	}
 	for name, partitions := range s.ends {
 		t := kmsg.NewListOffsetsRequestTopic()
 		t.Topic = name
