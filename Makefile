@@ -101,10 +101,16 @@ template: .cache/template/.complete ## Check template.yaml and infra/ as CloudFo
 	.cache/template/bin/python .ci/template.py lint template.yaml
 	$(SAM) validate --region us-east-1
 
-.cache/template/.complete: .ci/requirements.txt
-	python3 -m venv .cache/template
-	.cache/template/bin/python -m pip install --quiet --disable-pip-version-check -r $<
-	touch $@
+# Python's scripts know where they are, and a clone may bring its downloads along, or
+# have moved.
+.cache/template/.complete: FORCE
+	@mkdir -p .cache
+	@want="$$(python3 --version; cat .ci/requirements.txt; cd -P .cache; pwd)"; \
+	if [[ "$$(cat $@ 2>/dev/null)" != "$$want" ]]; then \
+		python3 -m venv --clear .cache/template; \
+		.cache/template/bin/python -m pip install --quiet --disable-pip-version-check -r .ci/requirements.txt; \
+		echo "$$want" >$@; \
+	fi
 
 .PHONY: local-aws
 local-aws: ## Be an AWS account on this machine until Ctrl-C (needs Python 3; docs/deploying.md)

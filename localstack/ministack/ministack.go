@@ -49,8 +49,8 @@ type Server struct {
 }
 
 // Find installs MiniStack below cacheDir ([cache.Root] where it is empty) once,
-// and returns the command that runs it. Its error says in one line what is
-// missing.
+// and returns the script that its Python, beside it, runs. Its error says in one
+// line what is missing.
 func Find(ctx context.Context, cacheDir string) (string, error) {
 	dir, err := cache.Fill(ctx, cacheDir, Folder, func(dir string) error { return install(ctx, dir) })
 	if err != nil {
@@ -106,7 +106,9 @@ func Start(ctx context.Context, cacheDir string) (*Server, error) {
 	}
 	s := &Server{endpoint: fmt.Sprintf("http://127.0.0.1:%d", ports[0]), folder: folder}
 	var output bytes.Buffer
-	cmd := exec.Command(command)
+	// The script's first line is where it was installed, which is another place
+	// once the folder has moved.
+	cmd := exec.Command(filepath.Join(filepath.Dir(command), "python"), command)
 	// What the caller has set for its own AWS must not reach the emulator.
 	cmd.Env = append(slices.DeleteFunc(cmd.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "AWS_") }),
 		"BIND_HOST=127.0.0.1", "MINISTACK_HOST=127.0.0.1",
