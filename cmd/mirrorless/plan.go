@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -23,7 +21,6 @@ import (
 	"mirrorless/shared/config"
 	"mirrorless/shared/function"
 	"mirrorless/shared/state"
-	"mirrorless/shared/state/dynamo"
 	"mirrorless/shared/state/embedded"
 	"mirrorless/shared/status"
 	"mirrorless/shared/topics"
@@ -127,11 +124,14 @@ func gatherPlans(ctx context.Context, file string, flags planFlags) (plans, erro
 
 func planWith(ctx context.Context, c *config.Config, flows []config.Flow, file string, flags planFlags) (plans, error) {
 	if flags.stack != "" {
-		open, err := openStack(ctx, flags.stack)
+		deployed, err := openStack(ctx, flags.stack)
 		if err != nil {
 			return plans{}, err
 		}
-		return planFlows(ctx, c, flows, open), nil
+		if flows, err = deployed.serves(ctx, flows); err != nil {
+			return plans{}, err
+		}
+		return planFlows(ctx, c, flows, deployed.parts), nil
 	}
 	dir := stateDir(flags.state, file)
 	at, found, silence := readRunFile(dir)
@@ -186,19 +186,6 @@ func openNothing() (leftState, error) {
 		where: "nothing",
 		store: func(f config.Flow) (state.Store, error) { return file.Store(f.Flow) },
 		close: func() error { return errors.Join(file.Close(), os.RemoveAll(dir)) },
-	}, nil
-}
-
-// openStack is a deployed stack: its table bears its name, and Lambda knows its
-// event sources.
-func openStack(ctx context.Context, name string) (openParts, error) {
-	sdk, err := awsconfig.LoadDefaultConfig(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("set up the AWS client: %w", err)
-	}
-	store := dynamo.New(dynamodb.NewFromConfig(sdk), name, dynamo.Options{})
-	return func(config.Flow) (*function.Parts, error) {
-		return &function.Parts{Store: store, AWS: &sdk, Stack: name}, nil
 	}, nil
 }
 

@@ -26,9 +26,10 @@ import (
 
 // statusFlags are the flags of status.
 type statusFlags struct {
-	state, flow, functions string
-	json, strict           bool
-	timeout                time.Duration
+	state, flow, functions, stack string
+
+	json, strict bool
+	timeout      time.Duration
 }
 
 func statusCommand() *cobra.Command {
@@ -41,7 +42,9 @@ is complete, and shows records behind, age of the newest copied record, holes an
 errors by partition, and the last checkpoint of every group.
 
 It asks the mirrorless that runs the file on this machine. Where none does, it
-reads the state that the last one left, and both clusters. It changes nothing.
+reads the state that the last one left, and both clusters. With --stack it reads
+the table of a deployed stack, and asks Lambda for the state and the last result
+of every event source. It changes nothing.
 
 Long names are shortened in the middle; --json has them in full.
 
@@ -69,6 +72,7 @@ reached; with --check also with 1 where the answer is no.`,
 	}
 	cmd.Flags().StringVar(&flags.state, "state", "", "folder of the state (default .mirrorless beside FILE)")
 	cmd.Flags().StringVar(&flags.functions, "functions", "in-process", "how run ran them: the state of bootstrap is in DynamoDB")
+	cmd.Flags().StringVar(&flags.stack, "stack", "", "of the stack of this name on AWS, and not of a run on this machine")
 	cmd.Flags().StringVar(&flags.flow, "flow", "", "only this flow, as in A->B")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print a JSON array with one object for every flow")
 	cmd.Flags().BoolVar(&flags.strict, "check", false, "exit with 1 if a target is not complete")
@@ -95,6 +99,7 @@ type seenStatus struct {
 	reports []status.Report
 	running *status.Endpoint // nil where the state was read
 	state   string           // where the state is
+	stack   string           // the deployed one whose state was read, else empty
 }
 
 // gatherStatus asks the process that runs the file, else looks itself.
@@ -109,6 +114,13 @@ func gatherStatus(ctx context.Context, file string, flags statusFlags) (seenStat
 	flows, err := chosenFlows(c, flags.flow)
 	if err != nil {
 		return seenStatus{}, err
+	}
+	if flags.stack != "" {
+		reports, err := stackStatus(ctx, flags, flows)
+		if err != nil {
+			return seenStatus{}, err
+		}
+		return seenStatus{reports: reports, stack: flags.stack}, nil
 	}
 	dir := stateDir(flags.state, file)
 	at, found, silence := readRunFile(dir)

@@ -25,9 +25,12 @@ func printStatus(w io.Writer, seen seenStatus) error {
 		}
 		fmt.Fprintln(w, r.Sentence)
 	}
-	if seen.running != nil {
+	switch {
+	case seen.running != nil:
 		fmt.Fprintf(w, "From the running mirrorless, process %d.\n", seen.running.PID)
-	} else {
+	case seen.stack != "":
+		fmt.Fprintf(w, "From the clusters, and from table and event sources of the stack %s.\n", seen.stack)
+	default:
 		fmt.Fprintf(w, "From the clusters and %s; no mirrorless runs with it.\n", seen.state)
 	}
 	for _, r := range seen.reports {
@@ -121,6 +124,9 @@ func (p printer) errors() {
 		if c.Error != "" {
 			add("cluster "+c.Alias, &status.Failure{Error: c.Error})
 		}
+	}
+	if p.EventSourcesError != "" {
+		add("event sources", &status.Failure{Error: p.EventSourcesError})
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Functions)) {
 		f := p.Functions[name]

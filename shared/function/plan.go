@@ -57,12 +57,14 @@ func (p *Parts) topics() (topics.Options, error) {
 	return o, err
 }
 
-// mappings are Lambda's, of the mirror function of this stack. Functions bear
-// the stack's name, as in template.yaml.
+// MirrorOf is the name of a stack's mirror function, as template.yaml gives it.
+func MirrorOf(stack string) string { return stack + "-mirror" }
+
+// mappings are Lambda's, of the mirror function of this stack.
 func (p *Parts) mappings(sdk aws.Config) (topics.EventSources, error) {
 	c, _ := p.Config.Cluster(p.Settings.Source)
 	return mapping.New(lambda.NewFromConfig(sdk), mapping.Options{
-		Function: p.Stack + "-mirror", Cluster: c, Window: p.Settings.BatchDelay,
+		Function: MirrorOf(p.Stack), Cluster: c, Window: p.Settings.BatchDelay,
 		Metrics: p.Settings.Mapping.Metrics, Pollers: p.Settings.Mapping.Pollers, Logger: p.Logger,
 	})
 }

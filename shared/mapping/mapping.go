@@ -127,6 +127,13 @@ func (e *EventSources) List(ctx context.Context) ([]topics.EventSource, error) {
 	}
 }
 
+// List returns the mappings of Kafka topics that a function has, for those who
+// only look: it needs no cluster. A window is in Lambda's whole seconds.
+func List(ctx context.Context, client *lambda.Client, function string) ([]topics.EventSource, error) {
+	e := &EventSources{client: client, o: Options{Function: function, Logger: slog.New(slog.DiscardHandler)}}
+	return e.List(ctx)
+}
+
 // Create implements topics.EventSources.
 func (e *EventSources) Create(ctx context.Context, spec topics.EventSourceSpec) (topics.EventSource, error) {
 	if strings.HasPrefix(spec.Topic, ".") {

@@ -33,6 +33,9 @@ type Options struct {
 	Failures Failures
 	// Functions are the failures of the scheduled functions, by name.
 	Functions map[string]Failure
+	// EventSources asks whoever runs the event sources, by topic. Where it is nil,
+	// the report has what the state remembers of them.
+	EventSources func(context.Context) (map[string]EventSource, error)
 	// Now is the clock, time.Now if nil. Its location is that of the sentence.
 	Now func() time.Time
 	// Timeout is how long a cluster may take to answer, DefaultTimeout unless
@@ -64,6 +67,8 @@ type gatherer struct {
 
 	at         time.Time
 	sources    map[string]state.EventSource
+	live       map[string]EventSource // nil where the state has to do
+	liveErr    error
 	a, b       *side
 	row        state.FlowRow
 	positions  map[flow.TopicPartition]state.Position
@@ -114,6 +119,9 @@ func (g *gatherer) ask(ctx context.Context) {
 		})
 	})
 	wg.Go(func() { g.b = look(ctx, g.Target, g.TargetErr) })
+	if g.EventSources != nil {
+		wg.Go(func() { g.live, g.liveErr = g.EventSources(ctx) })
+	}
 	wg.Wait()
 }
 
@@ -204,9 +212,10 @@ func (g *gatherer) report(ctx context.Context) (Report, error) {
 		Flow:    g.Settings.Flow.String(),
 		At:      g.at,
 		Running: g.Failures != nil, Functions: g.Functions,
-		Source: Cluster{Alias: g.Settings.Source, ID: g.a.id, Stored: g.row.SourceClusterID, Error: message(g.a.err)},
-		Target: Cluster{Alias: g.Settings.Target, ID: g.b.id, Stored: g.row.TargetClusterID, Error: message(g.b.err)},
-		Topics: []Topic{}, Holes: []Hole{}, Groups: groups(checkpoints),
+		Source:            Cluster{Alias: g.Settings.Source, ID: g.a.id, Stored: g.row.SourceClusterID, Error: message(g.a.err)},
+		Target:            Cluster{Alias: g.Settings.Target, ID: g.b.id, Stored: g.row.TargetClusterID, Error: message(g.b.err)},
+		EventSourcesError: message(g.liveErr),
+		Topics:            []Topic{}, Holes: []Hole{}, Groups: groups(checkpoints),
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.partitions)) {
 		r.Topics = append(r.Topics, g.topic(name))
@@ -226,12 +235,7 @@ func (g *gatherer) topic(name string) Topic {
 		Topic: name, Remote: g.Settings.RemoteTopic(name), Heartbeats: g.Settings.Policy.IsHeartbeats(name),
 		LastError: g.failure(name, AllPartitions), Partitions: []Partition{},
 	}
-	if row, ok := g.sources[name]; ok {
-		t.EventSource = &EventSource{
-			Group: row.Group, State: row.State, LastResult: row.LastResult,
-			PartialFailures: row.PartialFailures, Updated: row.Updated,
-		}
-	}
+	t.EventSource = g.eventSource(name)
 	if _, there := g.a.topics[name]; g.a.err == nil && !there {
 		t.Note = "not on " + g.Settings.Source + " any more"
 	}
@@ -239,6 +243,25 @@ func (g *gatherer) topic(name string) Topic {
 		t.Partitions = append(t.Partitions, g.partition(flow.TopicPartition{Topic: name, Partition: p}, t.Remote))
 	}
 	return t
+}
+
+// eventSource is a topic's, by who runs it or else by the state.
+func (g *gatherer) eventSource(topic string) *EventSource {
+	row, stored := g.sources[topic]
+	s, found := g.live[topic]
+	switch {
+	case found:
+		s.Live = true
+	case g.live != nil && stored:
+		return &EventSource{ID: row.ID, Group: row.Group, State: Missing, Live: true}
+	case stored:
+		s = EventSource{ID: row.ID, Group: row.Group, State: row.State, LastResult: row.LastResult}
+	default:
+		return nil
+	}
+	// What topics has confirmed is what mirror goes by.
+	s.PartialFailures, s.Updated = row.PartialFailures, row.Updated
+	return &s
 }
 
 func (g *gatherer) partition(tp flow.TopicPartition, remote string) Partition {

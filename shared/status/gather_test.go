@@ -1,7 +1,9 @@
 package status_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"path/filepath"
 	"strings"
@@ -236,6 +238,42 @@ func TestACompleteFlow(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
+	}
+}
+
+func TestEventSourcesAreAskedOfWhoRunsThem(t *testing.T) {
+	w := newWorld(t)
+	seen := noon.Add(-time.Hour)
+	w.at(0, 0)
+	w.at(1, 0)
+	stored := state.EventSource{ID: "1", Topic: "orders", Group: "g", State: "Creating", LastResult: "old", PartialFailures: true, Partitions: 2, Updated: seen}
+	if _, err := w.store.PutEventSource(t.Context(), stored); err != nil {
+		t.Fatal(err)
+	}
+	remembered := status.EventSource{ID: "1", Group: "g", State: "Creating", LastResult: "old", PartialFailures: true, Updated: seen}
+	for name, c := range map[string]struct {
+		live  map[string]status.EventSource
+		err   error
+		want  status.EventSource
+		error string
+	}{
+		"and they tell": {
+			live: map[string]status.EventSource{"orders": {ID: "2", Group: "g", State: "Enabled", LastResult: "OK"}},
+			want: status.EventSource{ID: "2", Group: "g", State: "Enabled", LastResult: "OK", Live: true, PartialFailures: true, Updated: seen},
+		},
+		"and one is gone": {
+			live: map[string]status.EventSource{},
+			want: status.EventSource{ID: "1", Group: "g", State: status.Missing, Live: true},
+		},
+		"and they do not answer": {err: errors.New("not authorized"), want: remembered, error: "not authorized"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.t, w.options.EventSources = t, func(context.Context) (map[string]status.EventSource, error) { return c.live, c.err }
+			r := w.gather()
+			if diff := cmp.Diff(&c.want, r.Topics[0].EventSource); diff != "" || r.EventSourcesError != c.error {
+				t.Errorf("got error %q, want %q; event source (-want +got):\n%s", r.EventSourcesError, c.error, diff)
+			}
+		})
 	}
 }
 

@@ -50,7 +50,7 @@ func Judge(r Report) (Answer, string) {
 		answer, main = Yes, fmt.Sprintf("%s holds everything that %s had at %s", b, a, at)
 	}
 	notes := f.notes(r)
-	if answer == Yes && (f.missing > 0 || f.expired > 0 || f.lost > 0 || f.failed > 0 || len(r.Functions) > 0) {
+	if answer == Yes && (f.missing > 0 || f.expired > 0 || f.lost > 0 || f.failed > 0 || f.troubled > 0 || len(r.Functions) > 0) {
 		answer = No
 		main += ", but " + notes[0]
 		notes = notes[1:]
@@ -69,6 +69,8 @@ type facts struct {
 	behind, expired, lost                         int64
 	oldest, newest                                time.Time
 	why, failure                                  string // of the first one
+	troubled                                      int    // event sources
+	trouble                                       string // of the first one
 
 	holes   int
 	records int64 // in holes, -1 where one does not know
@@ -78,10 +80,16 @@ type facts struct {
 func count(r Report) facts {
 	f := facts{names: Names(r)}
 	for _, t := range r.Topics {
+		name := Name(t.Topic)
+		if trouble := t.EventSource.trouble(); trouble != "" {
+			if f.troubled == 0 {
+				f.trouble = name + ": " + f.short(trouble)
+			}
+			f.troubled++
+		}
 		if t.Heartbeats {
 			continue
 		}
-		name := Name(t.Topic)
 		f.fail(name, t.LastError)
 		for _, p := range t.Partitions {
 			f.add(fmt.Sprintf("%s-%d", name, p.Partition), p)
@@ -153,6 +161,20 @@ func (f *facts) notes(r Report) []string {
 			notes[len(notes)-1] += fmt.Sprintf("; and %d more", f.failed-1)
 		}
 		notes[len(notes)-1] += ")"
+	}
+	if f.troubled > 0 {
+		is := " are"
+		if f.troubled == 1 {
+			is = " is"
+		}
+		note := counted(int64(f.troubled), "event source") + is + " not at work (" + f.trouble
+		if f.troubled > 1 {
+			note += "; …"
+		}
+		notes = append(notes, note+")")
+	}
+	if r.EventSourcesError != "" {
+		notes = append(notes, "nothing is known of the event sources ("+f.short(r.EventSourcesError)+")")
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Functions)) {
 		notes = append(notes, fmt.Sprintf("%s fails (%s)", name, f.short(r.Functions[name].Error)))

@@ -21,6 +21,11 @@ func topicOf(name string, partitions ...status.Partition) status.Topic {
 	return t
 }
 
+func fedBy(t status.Topic, s status.EventSource) status.Topic {
+	t.EventSource = &s
+	return t
+}
+
 func done() status.Partition {
 	return status.Partition{Prepared: true, Newest: noon.Add(-3 * time.Second)}
 }
@@ -107,6 +112,29 @@ func TestTheSentenceAnswersWhetherTheTargetIsComplete(t *testing.T) {
 				"topics": {Error: "describe configs: not authorized"}, "checkpoint": {Error: "timed out"},
 			}},
 			status.No, "B holds everything that A had at 12:03:07.412, but checkpoint fails (timed out); topics fails (describe configs: not authorized).",
+		},
+		"complete, with event sources that do nothing": {
+			status.Report{Topics: []status.Topic{
+				fedBy(topicOf("orders", done()), status.EventSource{State: "Disabled", LastResult: "OK", Live: true}),
+				fedBy(topicOf("users", done()), status.EventSource{State: "Enabled", LastResult: "PROBLEM: Function call failed", Live: true}),
+			}},
+			status.No, "B holds everything that A had at 12:03:07.412, but 2 event sources are not at work (orders: Disabled; …).",
+		},
+		"behind, and the event source is gone": {
+			status.Report{Topics: []status.Topic{fedBy(topicOf("orders", late(2, time.Second)), status.EventSource{State: status.Missing, Live: true})}},
+			status.No, "B is 2 records behind A in 1 of 1 partition; the oldest of them is 1s old; 1 event source is not at work (orders: missing).",
+		},
+		"complete, and the event source is being changed": {
+			status.Report{Topics: []status.Topic{fedBy(topicOf("orders", done()), status.EventSource{State: "Updating", LastResult: "No records processed", Live: true})}},
+			status.Yes, "B holds everything that A had at 12:03:07.412.",
+		},
+		"complete, and nobody runs the event source that the state remembers": {
+			status.Report{Topics: []status.Topic{fedBy(topicOf("orders", done()), status.EventSource{State: "Disabled"})}},
+			status.Yes, "B holds everything that A had at 12:03:07.412.",
+		},
+		"complete, and Lambda does not answer": {
+			status.Report{Topics: []status.Topic{topicOf("orders", done())}, EventSourcesError: "not authorized"},
+			status.Yes, "B holds everything that A had at 12:03:07.412; nothing is known of the event sources (not authorized).",
 		},
 		"complete, with an empty partition that is new": {
 			status.Report{Topics: []status.Topic{topicOf("orders", done(), status.Partition{})}},

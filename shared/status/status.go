@@ -15,6 +15,8 @@
 package status
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"mirrorless/shared/flow"
@@ -53,6 +55,9 @@ type Report struct {
 	Target    Cluster            `json:"target"`
 	// Topics are those that the flow copies, by name.
 	Topics []Topic `json:"topics"`
+	// EventSourcesError is why whoever runs the event sources does not answer.
+	EventSourcesError string `json:"eventSourcesError,omitempty"`
+
 	Holes  []Hole  `json:"holes"`
 	Groups []Group `json:"groups"`
 }
@@ -126,15 +131,39 @@ type Failure struct {
 	Attempts int `json:"attempts,omitempty"`
 }
 
-// EventSource is what the state knows of a topic's event source.
+// EventSource is a topic's event source.
 type EventSource struct {
+	// ID is Lambda's UUID.
+	ID    string `json:"id,omitempty"`
 	Group string `json:"group"`
+	// State is Lambda's word for it, or Missing.
 	State string `json:"state"`
+	// Live says that whoever runs the event source has told so now; otherwise it is
+	// what topics has stored.
+	Live bool `json:"live,omitempty"`
 	// LastResult is Lambda's LastProcessingResult.
 	LastResult string `json:"lastResult,omitempty"`
 	// PartialFailures says that ReportBatchItemFailures is confirmed.
 	PartialFailures bool      `json:"partialFailures"`
 	Updated         time.Time `json:"updated,omitzero"`
+}
+
+// Missing is the state of an event source that topics has made, and that is not
+// there.
+const Missing = "missing"
+
+// trouble says what keeps an event source from its work, empty if nothing does
+// or if nobody was asked.
+func (s *EventSource) trouble() string {
+	switch {
+	case s == nil || !s.Live:
+		return ""
+	case slices.Contains([]string{"Disabling", "Disabled", "Deleting", Missing}, s.State):
+		return s.State
+	case strings.HasPrefix(s.LastResult, "PROBLEM"):
+		return s.LastResult
+	}
+	return ""
 }
 
 // Hole is a range of A's offsets of which something is not on B.
