@@ -57,21 +57,16 @@ type Options struct {
 
 // Account is a running account.
 type Account struct {
-	stack  *ministack.Server
-	api    *lambdaapi.API
-	runner *runner
-	server *http.Server
-	lambda string
+	stack    *ministack.Server
+	endpoint string // of stack
+	api      *lambdaapi.API
+	runner   *runner
+	server   *http.Server
+	lambda   string
 }
 
 // Start starts an account, and installs what it needs if need be.
 func Start(ctx context.Context, o Options) (_ *Account, err error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Client == nil {
-		o.Client = plaintext
-	}
 	a := &Account{}
 	defer func() {
 		if err != nil {
@@ -81,26 +76,41 @@ func Start(ctx context.Context, o Options) (_ *Account, err error) {
 	if a.stack, err = ministack.Start(ctx, o.CacheDir); err != nil {
 		return nil, err
 	}
-	forward, err := url.Parse(a.stack.Endpoint())
-	if err != nil {
+	if err := a.serve(a.stack.Endpoint(), o); err != nil {
 		return nil, fmt.Errorf("start the Lambda API: %w", err)
+	}
+	return a, nil
+}
+
+// serve puts the Lambda API in front of an emulator.
+func (a *Account) serve(emulator string, o Options) error {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Client == nil {
+		o.Client = plaintext
+	}
+	forward, err := url.Parse(emulator)
+	if err != nil {
+		return err
 	}
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", o.LambdaPort))
 	if err != nil {
-		return nil, fmt.Errorf("start the Lambda API: %w", err)
+		return err
 	}
+	a.endpoint = emulator
 	a.lambda = "http://" + listener.Addr().String()
 	a.runner = &runner{o: o, client: a.LambdaClient(), running: map[string]*eventsource.Mapping{}}
 	a.api = lambdaapi.New(lambdaapi.Options{Runner: a.runner, Delay: o.Delay, Forward: forward, Region: Region, Logger: o.Logger})
 	a.runner.report = a.api.Report
 	a.server = &http.Server{Handler: front(a.api, forward), ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = a.server.Serve(listener) }() // its error says that it was closed
-	return a, nil
+	return nil
 }
 
 // Endpoint is the URL that stands for AWS, as in AWS_ENDPOINT_URL and in the
 // template's EndpointUrl.
-func (a *Account) Endpoint() string { return a.stack.Endpoint() }
+func (a *Account) Endpoint() string { return a.endpoint }
 
 // LambdaEndpoint is the URL that stands for Lambda, as in AWS_ENDPOINT_URL_LAMBDA
 // and in the template's LambdaEndpointUrl.
