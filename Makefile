@@ -69,6 +69,10 @@ test-real: ## Run the tests on real Kafka 4.3.1 and DynamoDB (FULL=1 in full len
 	packages=$$($(GO) list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '{path = $$1; $$1 = ""} /(kafka|ministack|sam)test( |$$)/ {print path}'); \
 	set -x; MIRRORLESS_REAL=$(if $(FULL),full,1) $(GO) test -count=1 -p 1 -timeout 30m $$packages
 
+.PHONY: test-deploy
+test-deploy: ## Follow docs/deploying.md and docs/upgrading.md word for word into an account on this machine
+	MIRRORLESS_REAL=full $(GO) test -count=1 -v -timeout 15m -run '^TestTheDeployGuideFollowedWordForWord$$' ./stories
+
 .PHONY: bench
 bench: build ## Measure against MirrorMaker 2 on real Kafka (needs Java 17 and Maven)
 	MIRRORLESS_REAL=full $(GO) test -count=1 -timeout 60m -run '^$$' -bench . -benchtime 1x $(ARGS) ./stories

@@ -37,10 +37,10 @@ func Find(t testing.TB) (bin string) {
 }
 
 // Env is the environment of a command that uses them: it reports nothing to AWS,
-// and needs no account.
+// needs no account, and asks an emulator more often than AWS how a deployment is.
 func Env(bin string) []string {
 	return append(os.Environ(),
 		"PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"),
-		"SAM_CLI_TELEMETRY=0", "AWS_EC2_METADATA_DISABLED=true",
+		"SAM_CLI_TELEMETRY=0", "SAM_CLI_POLL_DELAY=0.5", "AWS_EC2_METADATA_DISABLED=true",
 	)
 }
