@@ -97,6 +97,12 @@ lint: ## Check format, vet, staticcheck, go fix and go.mod
 	$(GO) fix -diff ./...
 	$(GO) mod tidy -diff
 
+# VULNDB is another copy of the database, as in file:///folder or https://host.
+VULNDB ?=
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities in what the code calls (asks vuln.go.dev, or VULNDB=URL)
+	$(LINTER) govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...
+
 # SAM needs no account for what is done here.
 SAM = SAM_CLI_TELEMETRY=0 AWS_EC2_METADATA_DISABLED=true .cache/template/bin/sam
 
