@@ -43,7 +43,7 @@ func list(t *testing.T) map[string]goPackage {
 }
 
 var (
-	words = []string{"shared/flow", "shared/mm2", "shared/config", "shared/kafkaevent", "shared/batch", "shared/offsets"}
+	words = []string{"shared/flow", "shared/mm2", "shared/config", "shared/kafkaevent", "shared/batch", "shared/offsets", "shared/cost"}
 	work  = []string{"shared/topics", "shared/mirror", "shared/heartbeat", "shared/checkpoint", "shared/verify", "shared/status"}
 )
 

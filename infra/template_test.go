@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mirrorless/localstack/samtest"
+	"mirrorless/shared/cost"
 )
 
 // template is a CloudFormation template.
@@ -344,6 +345,31 @@ func TestInnerStacksGetTheParametersThatTheyHave(t *testing.T) {
 		if diff := cmp.Diff(slices.Sorted(maps.Keys(all[path].Parameters)), slices.Sorted(maps.Keys(given))); diff != "" {
 			t.Errorf("parameters of %s in %s (-has +gets):\n%s", id, path, diff)
 		}
+	}
+}
+
+// docs/cost.md counts with these.
+func TestCostsAreOfWhatTheTemplatesMake(t *testing.T) {
+	all := show(t)
+	memory := func(function string) string {
+		return fmt.Sprint(all["template.yaml"].Resources[function].Properties["MemorySize"])
+	}
+	alarms := 0
+	for _, r := range all["infra/monitoring.yaml"].Resources {
+		if r.Type == "AWS::CloudWatch::Alarm" {
+			alarms++
+		}
+	}
+	got := []string{
+		fmt.Sprint(all["template.yaml"].Parameters["MirrorMemory"].Default),
+		memory("TopicsFunction"), memory("CheckpointFunction"), memory("HeartbeatFunction"), fmt.Sprint(alarms),
+	}
+	want := []string{
+		fmt.Sprint(cost.DefaultMemory),
+		fmt.Sprint(cost.ScheduledMemory), fmt.Sprint(cost.ScheduledMemory), fmt.Sprint(cost.HeartbeatMemory), fmt.Sprint(cost.Measured().Alarms),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("memory of mirror, topics, checkpoint and heartbeat, and alarms (-shared/cost +templates):\n%s", diff)
 	}
 }
 

@@ -28,6 +28,7 @@ func commands() []*cobra.Command {
 		decodeCommand(),
 		statusCommand(),
 		verifyCommand(),
+		costCommand(),
 		versionCommand(),
 	}
 }
