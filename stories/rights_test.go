@@ -150,7 +150,7 @@ var refusals = map[string]string{
 	"B admin READ group *":                               "checkpoint: describe groups of cluster B: GROUP_AUTHORIZATION_FAILED",
 	"B admin ALTER cluster kafka-cluster":                "ACLs cannot be read, so none is synced: grant DESCRIBE on the cluster, or set sync.topic.acls.enabled = false cluster=B",
 	"B producer READ topic A.…":                          "mirror: copy orders-0 at offset",
-	"B producer WRITE topic A.…":                         "broker answered TOPIC_AUTHORIZATION_FAILED",
+	"B producer WRITE topic A.…":                         "grant WRITE on topic A.orders of cluster B to the user of its producer",
 	"B producer WRITE topic heartbeats":                  "heartbeat: emit a heartbeat on cluster B: produce heartbeats-0: TOPIC_AUTHORIZATION_FAILED",
 	"B producer WRITE transactional_id mirrorless/…":     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
 	"B producer READ topic mm2-offsets.A.internal":       rare,
