@@ -47,6 +47,11 @@ const requestBytes = 16 << 20
 // noDeadline bounds a request whose callers have no deadline of their own.
 const noDeadline = 30 * time.Second
 
+// replicasFor is how long a leader waits for its followers before it answers. A
+// leader that is left without them does not give up earlier (KIP-966), and all
+// partitions of a request wait for the one; what is sent again is not taken twice.
+const replicasFor = 10 * time.Second
+
 func (s *sender) send(ctx context.Context, p Partition, raw []byte) (answer, error) {
 	sub := &submission{ctx: ctx, p: p, raw: raw, done: make(chan outcome, 1)}
 	s.mu.Lock()
@@ -60,6 +65,9 @@ func (s *sender) send(ctx context.Context, p Partition, raw []byte) (answer, err
 	// under way for others.
 	select {
 	case o := <-sub.done:
+		if o.err != nil {
+			o.err = s.throttled(o.err)
+		}
 		return o.ans, o.err
 	case <-ctx.Done():
 		return answer{}, fmt.Errorf("produce: %w", s.throttled(context.Cause(ctx)))
@@ -127,9 +135,9 @@ func request(ctx context.Context, broker *kgo.Broker, transaction *string, round
 	req := kmsg.NewPtrProduceRequest()
 	req.TransactionID = transaction
 	req.Acks = -1
-	req.TimeoutMillis = int32(noDeadline / time.Millisecond)
+	req.TimeoutMillis = int32(replicasFor / time.Millisecond)
 	if deadline, ok := ctx.Deadline(); ok {
-		req.TimeoutMillis = int32(max(time.Until(deadline), time.Millisecond) / time.Millisecond)
+		req.TimeoutMillis = int32(min(max(time.Until(deadline)/2, time.Millisecond), replicasFor) / time.Millisecond)
 	}
 	at := map[flow.TopicPartition]*submission{}
 	topics := map[string]int{}
