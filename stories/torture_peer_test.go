@@ -98,7 +98,7 @@ func torturePeerOnce(t *testing.T, seed uint64, length time.Duration) outcome {
 	ctx := within(t, length+10*time.Minute)
 	r := newArena(t, seed, youngTopic, oddTopic, oldTopic, transactionsTopic) // no large ones: its producer takes none over a megabyte
 	r.createTopics(ctx, t)
-	p := &peer{t: t, arena: r, in: kafkatest.Find(t), dir: printed(t)}
+	p := &peer{t: t, arena: r, in: kafkatest.Find(t), dir: printed(t, "peer")}
 	p.file = r.properties(t, "B->A.emit.heartbeats.enabled = false", "offset-syncs.topic.replication.factor = 1")
 	t.Cleanup(p.killAll)
 	load := newStream(ctx, t, r.a, seed, youngTopic, oddTopic, oldTopic)

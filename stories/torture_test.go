@@ -272,7 +272,7 @@ func tortureOurs(t *testing.T, name string, seed uint64, length time.Duration) o
 	}
 	t.Cleanup(beforeStore.Close)
 	r.store = []*faultproxy.Proxy{beforeStore}
-	o := &ours{t: t, arena: r, dir: printed(t), env: awsEnv("http://" + beforeStore.Addr())}
+	o := &ours{t: t, arena: r, dir: printed(t, name), env: awsEnv("http://" + beforeStore.Addr())}
 	o.file = r.properties(t, m.properties...)
 	mirrorless(t) // builds
 	t.Cleanup(o.killAll)
@@ -325,14 +325,15 @@ func tortureOurs(t *testing.T, name string, seed uint64, length time.Duration) o
 }
 
 // printed is the folder for what runs print: it stays where one was asked for.
-func printed(t *testing.T) string {
+func printed(t *testing.T, name string) string {
 	if *tortureDir == "" {
 		return t.TempDir()
 	}
-	if err := os.MkdirAll(*tortureDir, 0o755); err != nil {
+	dir := filepath.Join(*tortureDir, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return *tortureDir
+	return dir
 }
 
 func printFaults(t *testing.T, r *arena) int {

@@ -141,9 +141,12 @@ func (a *appender) accept(ctx context.Context, ans answer, n, sent int) error {
 		return &LostError{Records: c.End - ans.base, End: ans.base}
 	}
 	if ans.base > c.End {
-		second, err := a.log.seconds(ctx, a.p, c.Producer.ID, c.End, ans.base)
-		if err != nil {
+		second, first, err := a.log.seconds(ctx, a.p, c.Producer, c.End, ans.base)
+		switch {
+		case err != nil:
 			return fmt.Errorf("read what lies between offsets %d and %d: %w", c.End, ans.base, err)
+		case first: // so that what is at base is the second copy
+			return a.claim(ctx, c.End, n)
 		}
 		a.out.Second = append(a.out.Second, second...)
 	}

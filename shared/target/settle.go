@@ -209,32 +209,57 @@ func (a *appender) claim(ctx context.Context, from int64, want int) error {
 	return a.leave(&r)
 }
 
-// seconds are the batches of a producer in a range of offsets that holds none of
-// its expected ones.
-func (l *Log) seconds(ctx context.Context, p Partition, id, from, to int64) (all []SecondCopy, err error) {
+// seconds are the second copies in a range of offsets, before an answer's. first
+// says that there are first copies too, from the producer's sequence on: the broker
+// has forgotten those. Whoever comes later finds the same by a [trail].
+func (l *Log) seconds(ctx context.Context, p Partition, producer batch.Producer, from, to int64) (all []SecondCopy, first bool, err error) {
 	for wait := newBackoff(); from < to; {
 		got, err := l.brokers.fetch(ctx, p, from)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		at := from
 		for b, err := range batch.All(got.raw) {
 			if err != nil {
-				return nil, err
+				return nil, false, err
 			}
-			if b.NextOffset() > from && b.BaseOffset() < to {
-				from = b.NextOffset()
-				if b.Producer().ID == id && !b.Control() {
-					all = append(all, SecondCopy{b.BaseOffset(), int64(b.Count())})
+			if b.NextOffset() <= from || b.BaseOffset() >= to {
+				continue
+			}
+			if b.Producer().ID == producer.ID && !b.Control() {
+				skip, second := copied(b, producer, from)
+				if second.Records > 0 {
+					all = append(all, second)
 				}
+				first = first || 0 <= skip && skip < b.Count()
 			}
+			from = b.NextOffset()
 		}
 		from = max(from, got.start)
 		if from == at && !wait.next(ctx) {
-			return nil, context.Cause(ctx)
+			return nil, false, context.Cause(ctx)
 		}
 	}
-	return all, nil
+	return all, first, nil
+}
+
+// copied says which records of a batch, from an offset on, are second copies: a
+// late request has landed after the broker had forgotten the first. They are of an
+// older epoch, or below the sequence of the producer's next record. Behind the first
+// skip records of the batch the next ones follow; −1 where those are not ours to
+// explain, above the sequence or of a newer epoch.
+func copied(b batch.Batch, producer batch.Producer, from int64) (skip int, second SecondCopy) {
+	id := b.Producer()
+	skip = int(batch.Distance(id.Sequence, producer.Sequence))
+	switch {
+	case id.Epoch < producer.Epoch:
+		skip = b.Count()
+	case id.Epoch > producer.Epoch || skip < 0:
+		return -1, SecondCopy{}
+	}
+	skip = min(skip, b.Count())
+	at := max(b.BaseOffset(), from)
+	return skip, SecondCopy{at, max(b.BaseOffset()+int64(skip)-at, 0)}
 }
 
 // mine is a record of ours as the target holds it.
@@ -299,24 +324,21 @@ func (r *trail) take(raw []byte) error {
 		if b.NextOffset() <= r.from {
 			continue
 		}
+		from := r.from
 		r.from = b.NextOffset()
-		id := b.Producer()
-		if b.Control() || r.producer.ID != Unknown && id.ID != r.producer.ID {
+		if b.Control() || r.producer.ID != Unknown && b.Producer().ID != r.producer.ID {
 			continue
 		}
-		if r.producer.ID == Unknown {
-			id = r.producer
-		}
-		// A batch of an older epoch or below the sequence is a second copy that
-		// arrived after the broker had forgotten the first. One above it, or of a
-		// newer epoch, is not ours to explain.
-		skip := batch.Distance(id.Sequence, r.producer.Sequence)
-		if id.Epoch < r.producer.Epoch || id.Epoch == r.producer.Epoch && int(skip) >= b.Count() {
-			r.second = append(r.second, SecondCopy{b.BaseOffset(), int64(b.Count())})
-			continue
-		}
-		if id.Epoch > r.producer.Epoch || skip < 0 {
-			continue
+		skip, sequence := 0, r.producer.Sequence
+		if r.producer.ID != Unknown {
+			var second SecondCopy
+			if skip, second = copied(b, r.producer, from); second.Records > 0 {
+				r.second = append(r.second, second)
+			}
+			if skip < 0 || skip == b.Count() {
+				continue
+			}
+			sequence = b.Producer().Sequence
 		}
 		records, err := b.Records(fetch.Decompress)
 		if err != nil {
@@ -329,7 +351,7 @@ func (r *trail) take(raw []byte) error {
 			r.left = max(r.left-1, min(r.left, -1))
 			r.found = append(r.found, mine{Placed: placed, stamped: b.LogAppendTime()})
 		}
-		r.producer.Sequence = batch.Advance(id.Sequence, b.Count())
+		r.producer.Sequence = batch.Advance(sequence, b.Count())
 	}
 	return nil
 }
