@@ -204,7 +204,7 @@ func (r *arena) settle(ctx context.Context, t *testing.T, committed bool, patien
 				f.add(compare(partitions[p], target[p]))
 			}
 			found[topic] = f
-			missing += f.Missing
+			missing += f.Missing + f.Behind
 		}
 		if missing == 0 || time.Now().After(deadline) || ctx.Err() != nil {
 			return found

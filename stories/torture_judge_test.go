@@ -79,12 +79,14 @@ func entryOf(r *kgo.Record) (e entry) {
 // findings are what is wrong with a copy.
 type findings struct {
 	Records                        int // of the source
+	Behind                         int // not there, nor any that comes after them
 	Missing, Duplicated, Reordered int // Reordered judges first copies
 	Altered, Unknown               int // of the target
 }
 
 func (f *findings) add(g findings) {
 	f.Records += g.Records
+	f.Behind += g.Behind
 	f.Missing += g.Missing
 	f.Duplicated += g.Duplicated
 	f.Reordered += g.Reordered
@@ -117,7 +119,8 @@ func compare(source, target []entry) findings {
 		}
 		seen[i], last = true, max(last, i)
 	}
-	for _, ok := range seen {
+	f.Behind = len(source) - 1 - last
+	for _, ok := range seen[:last+1] {
 		if !ok {
 			f.Missing++
 		}
@@ -140,7 +143,7 @@ func TestCompareFindsWhatIsWrongWithACopy(t *testing.T) {
 	}{
 		"equal":             {log(1, 2, 3), findings{Records: 3}},
 		"missing":           {log(1, 3), findings{Records: 3, Missing: 1}},
-		"behind":            {nil, findings{Records: 3, Missing: 3}},
+		"behind":            {nil, findings{Records: 3, Behind: 3}},
 		"copied again":      {log(1, 2, 3, 2, 3), findings{Records: 3, Duplicated: 2}},
 		"copied again late": {log(1, 2, 1, 2, 3), findings{Records: 3, Duplicated: 2}},
 		"swapped":           {log(1, 3, 2), findings{Records: 3, Reordered: 1}},

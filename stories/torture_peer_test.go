@@ -114,5 +114,9 @@ func torturePeerOnce(t *testing.T, seed uint64, length time.Duration) outcome {
 	r.progress(ctx, peerPatience)
 	found := r.settle(ctx, t, false, 2*time.Minute)
 	r.phase(t, "B was read")
-	return outcomeOf("MirrorMaker 2", printFaults(t, r), found)
+	faults := printFaults(t, r)
+	for _, topic := range r.topics {
+		t.Logf("%s: %+v", topic, found[topic])
+	}
+	return outcomeOf("MirrorMaker 2", faults, found)
 }

@@ -229,13 +229,13 @@ func TestTorture(t *testing.T) {
 	if *torturePeer {
 		t.Run("MirrorMaker 2", func(t *testing.T) { all = append(all, torturePeerOnce(t, seed, length)) })
 	}
-	t.Logf("%-40s %7s %8s %8s %10s %9s %7s", "", "faults", "records", "missing", "duplicated", "reordered", "altered")
+	t.Logf("%-40s %7s %8s %7s %8s %10s %9s %7s", "", "faults", "records", "behind", "missing", "duplicated", "reordered", "altered")
 	for _, o := range all {
 		for _, f := range []struct {
 			of string
 			findings
 		}{{"young", o.young}, {"old", o.old}} {
-			t.Logf("%-40s %7d %8d %8d %10d %9d %7d", o.who+", "+f.of+" records", o.faults, f.Records, f.Missing, f.Duplicated, f.Reordered, f.Altered+f.Unknown)
+			t.Logf("%-40s %7d %8d %7d %8d %10d %9d %7d", o.who+", "+f.of+" records", o.faults, f.Records, f.Behind, f.Missing, f.Duplicated, f.Reordered, f.Altered+f.Unknown)
 		}
 	}
 }
