@@ -154,8 +154,10 @@ func binaries(c *config.Config, dir, file, state, table string, f config.Flow, l
 }
 
 // deployedFile is the properties file that functions in processes of their own
-// are told. Lambda reaches a self-managed cluster without a login in a VPC only,
-// and topics insists on one; there is none here, so a copy of the file names one.
+// are told. Lambda's event source reaches a self-managed cluster without a login in
+// a VPC only, and finds what it logs in with in a secret, and topics insists on
+// both. Neither is here, where event sources log in as the file says: a copy of it
+// names some.
 func deployedFile(c *config.Config, file, state string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -164,6 +166,9 @@ func deployedFile(c *config.Config, file, state string) (string, error) {
 	for _, cluster := range c.Clusters {
 		if cluster.MSK.ARN == "" && len(cluster.MSK.Subnets) == 0 {
 			text = fmt.Appendf(text, "\n%[1]s.mirrorless.subnets = subnet-0000\n%[1]s.mirrorless.security.groups = sg-0000\n", cluster.Alias)
+		}
+		if cluster.MSK.SecretARN == "" && cluster.SecurityProtocol != "PLAINTEXT" {
+			text = fmt.Appendf(text, "\n%s.mirrorless.secret.arn = %s\n", cluster.Alias, noSecret)
 		}
 	}
 	path, err := filepath.Abs(filepath.Join(state, "functions.properties"))
@@ -175,6 +180,9 @@ func deployedFile(c *config.Config, file, state string) (string, error) {
 	}
 	return path, nil
 }
+
+// noSecret is the ARN of a secret that is not there, and that nobody reads.
+const noSecret = "arn:aws:secretsmanager:us-east-1:000000000000:secret:none"
 
 // announce says what a run will do.
 func announce(out io.Writer, flows []config.Flow, dir string, o runOptions) {
