@@ -136,13 +136,14 @@ fmt: ## Format the code
 docs: ## Write the generated pages of docs/ again
 	$(GO) generate ./...
 
-# An example: make invoke FUNCTION=mirror EVENT=events/msk.json
+# An example: make invoke FUNCTION=mirror EVENT=events/msk.json. The function reads
+# CONFIG; MIRRORLESS_TABLE and AWS's variables say where its state is.
 FUNCTION ?= mirror
 .PHONY: invoke
 invoke: ## Run one function's bootstrap once with EVENT=file (FUNCTION=mirror)
 	@$(if $(EVENT),,echo "make invoke EVENT=file [FUNCTION=mirror]" >&2; exit 2)
 	@$(MAKE) --no-print-directory bin/$(FUNCTION)/bootstrap >&2
-	@$(GO) run ./localstack/invoke bin/$(FUNCTION)/bootstrap $(EVENT)
+	@MIRRORLESS_CONFIG="$${MIRRORLESS_CONFIG:-$(abspath $(CONFIG))}" $(GO) run ./localstack/invoke bin/$(FUNCTION)/bootstrap $(EVENT)
 
 .PHONY: clean
 clean: ## Remove what was built

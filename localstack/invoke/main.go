@@ -33,18 +33,19 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := invoke(ctx, flag.Arg(0), flag.Arg(1), *timeout); err != nil {
+	o := runtimeapi.Options{Path: flag.Arg(0), Timeout: *timeout, Env: variables(os.Environ()), Logs: os.Stderr}
+	if err := invoke(ctx, o, flag.Arg(1), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func invoke(ctx context.Context, bootstrap, event string, timeout time.Duration) error {
+func invoke(ctx context.Context, o runtimeapi.Options, event string, out io.Writer) error {
 	payload, err := readEvent(event)
 	if err != nil {
-		return err
+		return fmt.Errorf("read the event: %w", err)
 	}
-	f, err := runtimeapi.Start(runtimeapi.Options{Path: bootstrap, Timeout: timeout, Env: ownVariables(), Logs: os.Stderr})
+	f, err := runtimeapi.Start(o)
 	if err != nil {
 		return err
 	}
@@ -53,8 +54,8 @@ func invoke(ctx context.Context, bootstrap, event string, timeout time.Duration)
 	if err != nil {
 		return err
 	}
-	fmt.Println(string(response))
-	return nil
+	_, err = fmt.Fprintln(out, string(response))
+	return err
 }
 
 func readEvent(path string) ([]byte, error) {
@@ -64,10 +65,10 @@ func readEvent(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// ownVariables are those of this program that are meant for a function.
-func ownVariables() map[string]string {
+// variables are those of an environment that are meant for a function.
+func variables(environ []string) map[string]string {
 	variables := map[string]string{}
-	for _, variable := range os.Environ() {
+	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
 		if strings.HasPrefix(name, "MIRRORLESS_") || strings.HasPrefix(name, "AWS_") {
 			variables[name] = value
