@@ -46,6 +46,9 @@ type bookkeeping struct {
 	// mapping and topic.
 	put  []rowChange
 	gone []state.EventSource
+	// notEnabled are topics whose mapping should be Enabled and is not. What is done to
+	// mappings is reckoned in.
+	notEnabled map[string]bool
 }
 
 type rowChange struct{ from, to state.EventSource }
@@ -60,6 +63,7 @@ func (r rules) diffSources(o observation, p *Plan) {
 		}
 	}
 	wanted := map[string]bool{}
+	p.bookkeeping.notEnabled = map[string]bool{}
 	for _, t := range o.topics {
 		wanted[t.name] = true
 		row := o.rows[t.name]
@@ -71,6 +75,9 @@ func (r rules) diffSources(o observation, p *Plan) {
 		}
 		spec := r.spec(t.name)
 		change := EventSourceChange{ID: kept.ID, From: kept.EventSourceSpec, To: spec, row: row, partitions: t.partitions()}
+		if spec.Enabled && kept.State != StateEnabled && (kept.ID != "" || !p.bookkeeping.blocked[t.name]) {
+			p.bookkeeping.notEnabled[t.name] = true
+		}
 		switch {
 		case len(spec.Group) > mostGroup:
 			p.Problems = append(p.Problems, fmt.Errorf("create the event source of %s: its group %s is longer than %d characters: shorten the stack's name", t.name, spec.Group, mostGroup))
@@ -180,7 +187,7 @@ func (t *Topics) reconcile(ctx context.Context, p Plan, ready map[string]bool, s
 			break
 		}
 		c.To.Start = starts[c.topic()]
-		if err := t.change(ctx, c, ready[c.topic()]); err != nil {
+		if err := t.change(ctx, c, ready[c.topic()], p.bookkeeping.notEnabled); err != nil {
 			errs = append(errs, fmt.Errorf("%s the event source of %s: %w", c.Action, c.topic(), err))
 		}
 	}
@@ -200,7 +207,8 @@ func (t *Topics) reconcile(ctx context.Context, p Plan, ready map[string]bool, s
 	return errs
 }
 
-func (t *Topics) change(ctx context.Context, c EventSourceChange, ready bool) error {
+// change makes one mapping what it should be, and says in notEnabled if it is.
+func (t *Topics) change(ctx context.Context, c EventSourceChange, ready bool, notEnabled map[string]bool) error {
 	row := c.row
 	if row.PartialFailures && !(c.From.PartialFailures && c.To.PartialFailures) {
 		// mirror must know before the mapping that partial answers are not read.
@@ -229,6 +237,9 @@ func (t *Topics) change(ctx context.Context, c EventSourceChange, ready bool) er
 	t.Logger.InfoContext(ctx, "changed event source", "action", string(c.Action), "topic", c.topic())
 	if c.Action == ActionDelete {
 		return nil // the row goes when the mapping has
+	}
+	if c.To.Enabled {
+		notEnabled[c.topic()] = now.State != StateEnabled
 	}
 	_, err = t.putRow(ctx, rowOf(row, now, c.partitions))
 	return unlessConflict(err)

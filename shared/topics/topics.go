@@ -57,6 +57,9 @@ type Options struct {
 	// HeartbeatWindow is the batching window of heartbeats topics where it is
 	// longer than mirrorless.batch.window: a beat is no hurry.
 	HeartbeatWindow time.Duration
+	// Observe is told what a round has come to, at its end; nobody if nil. A round
+	// that cannot go on, or does not know the event sources, has come to nothing.
+	Observe func(Report)
 	// Logger discards if nil.
 	Logger *slog.Logger
 	// Now is the clock; time.Now if nil.
@@ -206,6 +209,9 @@ func (t *Topics) apply(ctx context.Context, o observation, p Plan) []error {
 	t.remember(o, ready)
 	if o.keepsSources {
 		errs = append(errs, t.reconcile(ctx, p, ready, starts)...)
+	}
+	if t.Observe != nil && (o.keepsSources || t.EventSources == nil) {
+		t.Observe(p.report())
 	}
 	if o.syncConfigs {
 		bad := t.alterConfigs(ctx, p.Configs)
