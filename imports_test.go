@@ -68,14 +68,14 @@ func TestPackagesImportOnlyWhatTheirLayerMay(t *testing.T) {
 				}
 			}
 		}
-		ours := []string{"shared/cluster", "shared/fetch", "shared/target", "shared/producer", "shared/mapping", "shared/state", "shared/function", "localstack", "cmd"}
+		ours := []string{"shared/cluster", "shared/fetch", "shared/target", "shared/producer", "shared/mapping", "shared/metrics", "shared/state", "shared/function", "localstack", "cmd"}
 		switch {
 		case slices.Contains(words, path):
 			forbid("words know no network and no system", "net", "net/http", "os", "os/exec", aws, franz)
 			forbid("words import words", append(work, ours...)...)
 		case slices.Contains(work, path):
 			forbid("work packages do not import each other", slices.DeleteFunc(slices.Clone(work), func(s string) bool { return s == path })...)
-			forbid("work packages know no AWS and no environment", aws, "os", "shared/function", "shared/mapping", "localstack", "cmd", "shared/state/dynamo", "shared/state/embedded")
+			forbid("work packages know no AWS and no environment", aws, "os", "shared/function", "shared/mapping", "shared/metrics", "localstack", "cmd", "shared/state/dynamo", "shared/state/embedded")
 		}
 		if !within(path, "cmd", "localstack", "stories") {
 			forbid("only the command line uses the local stack", "localstack")

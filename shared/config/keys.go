@@ -503,7 +503,7 @@ func silentKeys() []Key {
 		},
 		{
 			Name: "metric.names.formats", Group: group, Kind: List, Default: "legacy", Places: Anywhere, Silent: true,
-			Sentence: "There is no JMX.",
+			Sentence: "There is no JMX; docs/metrics.md has what there is.",
 		},
 		{
 			Name: "dedicated.mode.enable.internal.rest", Group: group, Kind: Boolean, Default: "false", Places: TopLevel, Silent: true,

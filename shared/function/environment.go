@@ -141,6 +141,7 @@ func (e *environment) load(ctx context.Context) error {
 		Owner:    os.Getenv("AWS_LAMBDA_LOG_STREAM_NAME"),
 		Logger:   e.logger.With("flow", settings.String()),
 		AWS:      &sdk,
+		Metrics:  os.Stdout,
 	}
 	handler, err := e.build(parts)
 	if err != nil {

@@ -33,7 +33,11 @@ func (p *Parts) mirror() (*mirror.Mirror, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mirror.New(mirror.Options{Settings: p.Settings, Store: p.Store, Target: log, Source: a, DeadLetters: b, Logger: p.Logger}), nil
+	o := mirror.Options{Settings: p.Settings, Store: p.Store, Target: log, Source: a, DeadLetters: b, Logger: p.Logger}
+	if w := p.writer(); w != nil {
+		o.Observe = w.Mirrored
+	}
+	return mirror.New(o), nil
 }
 
 // Topics keeps topics, their configs and the event sources in step.
@@ -79,9 +83,13 @@ func Checkpoint(p *Parts) (Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := checkpoint.New(checkpoint.Options{
+	o := checkpoint.Options{
 		Settings: p.Settings, Store: p.Store, Source: a, Target: b, OffsetSyncs: syncs, Owner: p.Owner, Logger: p.Logger,
-	})
+	}
+	if w := p.writer(); w != nil {
+		o.Observe = w.Checkpointed
+	}
+	c := checkpoint.New(o)
 	m, err := p.mirror()
 	if err != nil {
 		return nil, err

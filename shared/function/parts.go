@@ -17,6 +17,7 @@ import (
 
 	"mirrorless/shared/cluster"
 	"mirrorless/shared/config"
+	"mirrorless/shared/metrics"
 	"mirrorless/shared/mirror"
 	"mirrorless/shared/state"
 	"mirrorless/shared/target"
@@ -43,9 +44,13 @@ type Parts struct {
 	AWS *aws.Config
 	// ClientOptions are applied to every Kafka client last.
 	ClientOptions []kgo.Opt
+	// Metrics takes the flow's metrics, in lines of CloudWatch's embedded metric
+	// format; nobody wants them if nil.
+	Metrics io.Writer
 
 	mu      sync.Mutex
 	clients map[string]*kgo.Client
+	metrics *metrics.Writer
 }
 
 // Close closes the clients, not the store.
@@ -56,6 +61,20 @@ func (p *Parts) Close() {
 		c.Close()
 	}
 	clear(p.clients)
+}
+
+// writer writes the flow's metrics, as one for all functions of this process; nil
+// where nobody wants them.
+func (p *Parts) writer() *metrics.Writer {
+	if p.Metrics == nil || p.Settings.Metrics == config.MetricsOff {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.metrics == nil {
+		p.metrics = metrics.New(p.Metrics, metrics.Options{Settings: p.Settings, Logger: p.Logger})
+	}
+	return p.metrics
 }
 
 func (p *Parts) source(role config.Role) (*kgo.Client, error) {

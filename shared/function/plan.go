@@ -51,6 +51,9 @@ func (p *Parts) topics() (topics.Options, error) {
 		Settings: p.Settings, Reverse: p.reverse(), Store: p.Store, Source: a, Target: b,
 		EventSources: p.EventSources, Stack: p.Stack, PartialFailures: p.Settings.Mapping.PartialFailures, Logger: p.Logger,
 	}
+	if w := p.writer(); w != nil {
+		o.Observe = w.Reconciled
+	}
 	if o.EventSources == nil && p.AWS != nil {
 		o.EventSources, err = p.mappings(*p.AWS)
 	}
