@@ -29,6 +29,7 @@ type runOptions struct {
 	functions string
 	binaries  string
 	state     string
+	metrics   string
 }
 
 func runCommand() *cobra.Command {
@@ -56,6 +57,7 @@ functions are the binaries of "make build", and their state is in DynamoDB.`,
 	cmd.Flags().StringSliceVar(&o.clusters, "clusters", nil, "run only the flows into these clusters, by alias: --clusters B,C or --clusters B C")
 	cmd.Flags().StringVar(&o.functions, "functions", "in-process", "how the functions run: in-process or bootstrap")
 	cmd.Flags().StringVar(&o.binaries, "binaries", "", "folder of <function>/bootstrap (default: where mirrorless is)")
+	cmd.Flags().StringVar(&o.metrics, "metrics", "", "file to append the functions' metrics to, in CloudWatch's embedded metric format (docs/metrics.md)")
 	cmd.Flags().StringVar(&o.state, "state", "", "folder of the state (default: .mirrorless beside FILE)")
 	return cmd
 }
@@ -90,6 +92,16 @@ func runFile(ctx context.Context, out, logs io.Writer, file string, o runOptions
 	}
 	defer func() { err = errors.Join(err, kept.Close()) }()
 
+	var metrics io.Writer
+	if o.metrics != "" {
+		appended, err := os.OpenFile(o.metrics, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			return exit(exitUsage, fmt.Errorf("open the file of --metrics: %w", err))
+		}
+		defer appended.Close() // each line is in the file once it is written
+		metrics = appended
+	}
+
 	r := newRunner(out, logs)
 	r.file, r.dir, r.name = file, dir, name
 	for _, w := range c.Warnings {
@@ -101,11 +113,12 @@ func runFile(ctx context.Context, out, logs io.Writer, file string, o runOptions
 		if err != nil {
 			return errors.Join(exit(exitUnreachable, fmt.Errorf("open the state of %s: %w", f, err)), r.stop())
 		}
-		s := stack.Options{Config: c, Flow: f, Store: store, Name: name, Logger: r.logger.With("flow", f.String())}
+		s := stack.Options{Config: c, Flow: f, Store: store, Name: name, Metrics: metrics, Logger: r.logger.With("flow", f.String())}
 		if o.functions == "bootstrap" {
 			if s.Binaries, err = binaries(c, o.binaries, file, dir, kept.Table(f), f, r.logs); err != nil {
 				return errors.Join(err, r.stop())
 			}
+			s.Binaries.Metrics = metrics
 		}
 		if err := r.start(ctx, s); err != nil {
 			return errors.Join(err, r.stop())

@@ -82,7 +82,7 @@ func (f *Function) launch(number int) (*Environment, error) {
 		work: make(chan *invocation), ready: make(chan struct{}), ended: make(chan struct{}),
 	}
 	e.server = &http.Server{Handler: e.routes()}
-	logs := newLineWriter(f.options.Logs, f.options.Name, number)
+	logs := newLineWriter(f.options, number)
 	cmd := exec.Command(f.options.Path)
 	cmd.Dir = filepath.Dir(f.options.Path)
 	cmd.Env = f.environ(number, listener.Addr().String())

@@ -26,17 +26,18 @@ func (s *serialWriter) Write(p []byte) (int, error) {
 // function and the environment in front.
 type lineWriter struct {
 	w          io.Writer
-	text, json string // what goes before a line, or into an object
+	metrics    io.Writer // nil where metrics are lines like others
+	text, json string    // what goes before a line, or into an object
 
 	mu      sync.Mutex
 	partial []byte
 }
 
-func newLineWriter(w io.Writer, function string, environment int) *lineWriter {
+func newLineWriter(o Options, environment int) *lineWriter {
 	return &lineWriter{
-		w:    w,
-		text: fmt.Sprintf("function=%s environment=%d ", function, environment),
-		json: fmt.Sprintf(`{"function":%q,"environment":%d`, function, environment),
+		w: o.Logs, metrics: o.Metrics,
+		text: fmt.Sprintf("function=%s environment=%d ", o.Name, environment),
+		json: fmt.Sprintf(`{"function":%q,"environment":%d`, o.Name, environment),
 	}
 }
 
@@ -71,6 +72,10 @@ func (l *lineWriter) Flush() {
 
 func (l *lineWriter) emit(line []byte) {
 	line = bytes.TrimSuffix(line, []byte("\r"))
+	if l.metrics != nil && bytes.HasPrefix(line, []byte(embeddedMetrics)) {
+		_, _ = l.metrics.Write(append(bytes.Clone(line), '\n'))
+		return
+	}
 	var out []byte
 	if inner, ok := object(line); ok {
 		out = append(out, l.json...)
@@ -83,6 +88,10 @@ func (l *lineWriter) emit(line []byte) {
 	}
 	_, _ = l.w.Write(append(out, '\n'))
 }
+
+// embeddedMetrics is what a line of CloudWatch's embedded metric format begins with
+// where its members are sorted.
+const embeddedMetrics = `{"_aws":{`
 
 // object returns what is between the braces of a JSON object.
 func object(line []byte) ([]byte, bool) {

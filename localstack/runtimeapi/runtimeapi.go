@@ -99,6 +99,9 @@ type Options struct {
 	// Each line begins with the function's name and the environment's number,
 	// inside the object where the line is JSON. nil discards.
 	Logs io.Writer
+	// Metrics gets those lines that are of CloudWatch's embedded metric format, as
+	// they are, in the same way; Logs does if nil.
+	Metrics io.Writer
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -135,6 +138,9 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logs = io.Discard
 	}
 	o.Logs = &serialWriter{w: o.Logs}
+	if o.Metrics != nil {
+		o.Metrics = &serialWriter{w: o.Metrics}
+	}
 	return o, nil
 }
 

@@ -468,6 +468,19 @@ func TestLogLinesNameTheirEnvironment(t *testing.T) {
 	l.await(t, "without an end")
 }
 
+func TestMetricsArePartedFromLogs(t *testing.T) {
+	const line = `{"_aws":{"Timestamp":1},"source":"A"}`
+	l, m := newLogs(), newLogs()
+	f := start(t, runtimeapi.Options{Logs: l, Metrics: m})
+	mustInvoke(t, f, event{Do: "print", Text: line + "\nplain\n"})
+	if got := m.await(t, "_aws"); got != line+"\n" {
+		t.Errorf("got metrics %q, want %q", got, line)
+	}
+	if got := l.await(t, ""); got != "function=teapot environment=1 plain\n" {
+		t.Errorf("got log %q, want the other line alone", got)
+	}
+}
+
 func TestUsageCountsEndedEnvironments(t *testing.T) {
 	f := start(t, runtimeapi.Options{})
 	mustInvoke(t, f, event{})

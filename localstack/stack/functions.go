@@ -107,17 +107,22 @@ type Binaries struct {
 	Dir string
 	// Env are the functions' environment variables.
 	Env map[string]string
-	// Logs takes what the functions print.
+	// Logs takes what the functions print, but for their metrics.
 	Logs io.Writer
+	// Metrics takes these; they are discarded if nil.
+	Metrics io.Writer
 }
 
 // Bootstraps runs the functions as processes behind Lambda's Runtime API.
 func Bootstraps(b Binaries) (*Processes, error) {
+	if b.Metrics == nil {
+		b.Metrics = io.Discard
+	}
 	p := &Processes{functions: map[string]*runtimeapi.Function{}}
 	for name, timeout := range timeouts {
 		f, err := runtimeapi.Start(runtimeapi.Options{
 			Path: filepath.Join(b.Dir, name, "bootstrap"), Name: name, Env: maps.Clone(b.Env), Timeout: timeout,
-			MemoryMB: 512, Logs: b.Logs,
+			MemoryMB: 512, Logs: b.Logs, Metrics: b.Metrics,
 		})
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("start function %s: %w; build it with make build", name, err), p.Close())

@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"sync"
@@ -29,7 +30,7 @@ import (
 	"mirrorless/shared/state"
 )
 
-// Options describe a stack. All but Binaries, ClientOptions and Faults are
+// Options describe a stack. All but Binaries, Metrics, ClientOptions and Faults are
 // needed.
 type Options struct {
 	Config *config.Config
@@ -40,7 +41,10 @@ type Options struct {
 	Name string
 	// Binaries, if not nil, are run instead of the functions' code in this process.
 	Binaries *Binaries
-	Logger   *slog.Logger
+	// Metrics takes the functions' metrics, in lines of CloudWatch's embedded metric
+	// format; with Binaries, that is for these to say.
+	Metrics io.Writer
+	Logger  *slog.Logger
 	// ClientOptions are applied to every Kafka client of this process last.
 	ClientOptions []kgo.Opt
 	// Faults makes the event sources misbehave, for tests.
@@ -87,7 +91,7 @@ func (s *Stack) setUp() (err error) {
 	if s.o.Binaries == nil {
 		parts := &function.Parts{
 			Config: s.o.Config, Settings: s.o.Flow, Store: s.o.Store, Stack: s.o.Name, Owner: s.o.Name + "/" + s.o.Flow.String(),
-			EventSources: s.sources, Logger: s.o.Logger, ClientOptions: s.o.ClientOptions,
+			EventSources: s.sources, Logger: s.o.Logger, Metrics: s.o.Metrics, ClientOptions: s.o.ClientOptions,
 		}
 		s.functions, err = InProcess(parts)
 		return err
