@@ -112,8 +112,9 @@ func TestGroupsGoOnWhereTheyWere(t *testing.T) {
 		"offset-syncs.topic.replication.factor = 1", "offset.storage.replication.factor = 1",
 		"config.storage.replication.factor = 1", "status.storage.replication.factor = 1",
 		"refresh.topics.interval.seconds = 2", "emit.checkpoints.interval.seconds = 1",
-		"sync.group.offsets.interval.seconds = 1", "B.offset.flush.interval.ms = 1000")
-	r := run(t, nil, file)
+		"sync.group.offsets.interval.seconds = 1", "B.offset.flush.interval.ms = 1000", "mirrorless.metrics = partitions")
+	printed := filepath.Join(t.TempDir(), "metrics")
+	r := run(t, nil, file, "--metrics", printed)
 	read(ctx, t, b, "A.orders", 100)
 
 	// On B two of the groups are alive already.
@@ -160,6 +161,18 @@ func TestGroupsGoOnWhereTheyWere(t *testing.T) {
 		return maps.Equal(want, offsets)
 	})
 	r.stop(t)
+	m := metricsOf(t, printed)
+	m.wantAll(t)
+	m.want(t, "A.orders 0", "record-count", 100)
+	m.want(t, "A.orders", "holes", 0) // markers are none
+	for group := range want {
+		if got := m[group+" A.orders 0"]["checkpoint-latency-ms"]; len(got) == 0 || slices.Min(got) < 0 {
+			t.Errorf("checkpoint-latency-ms of group %s: got %v", group, got)
+		}
+	}
+	if got := m[""]["event-sources-not-enabled"]; got[len(got)-1] != 0 {
+		t.Errorf("event-sources-not-enabled: got %v, want 0 at last", got)
+	}
 	wantPosition(ctx, t, b, mm2.SourcePosition{Connector: mm2.SourceConnector, Cluster: "A", Topic: "orders", Offset: 108})
 
 	// MirrorMaker 2 goes on behind the last record: nothing twice, nothing left out.

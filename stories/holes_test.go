@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +51,8 @@ func TestWhatAnEventCannotCarryIsCopied(t *testing.T) {
 	file := properties(t, a, b, "clusters = A, B", "A.bootstrap.servers = $A", "B.bootstrap.servers = $B",
 		"A->B.enabled = true", "A->B.topics = compacted, large, transactional, nulls, overtaken", "A->B.groups = reader-.*",
 		"refresh.topics.interval.seconds = 2", "emit.checkpoints.interval.seconds = 1", "replication.factor = 1",
-		"A->B.sync.group.offsets.enabled = true", "A->B.sync.group.offsets.interval.seconds = 1")
+		"A->B.sync.group.offsets.enabled = true", "A->B.sync.group.offsets.interval.seconds = 1", "mirrorless.metrics = topics")
+	printed := filepath.Join(t.TempDir(), "metrics")
 	expected := map[string][]at{}
 	groups := map[string]int64{} // where they go on, on B
 	for _, topic := range []string{"compacted", "large", "transactional", "nulls", "overtaken"} {
@@ -64,7 +66,7 @@ func TestWhatAnEventCannotCarryIsCopied(t *testing.T) {
 		}
 	}
 
-	r := run(t, nil, file)
+	r := run(t, nil, file, "--metrics", printed)
 	begun := time.Now()
 	for topic, want := range expected {
 		eventually(ctx, t, "all of "+topic+" on B", func() bool {
@@ -99,7 +101,7 @@ func TestWhatAnEventCannotCarryIsCopied(t *testing.T) {
 	if _, err := kadm.NewClient(onA).DeleteRecords(ctx, before); err != nil {
 		t.Fatal(err)
 	}
-	r = run(t, nil, file)
+	r = run(t, nil, file, "--metrics", printed)
 	eventually(ctx, t, "what is left of overtaken on B", func() bool { return ends(ctx, t, onB, "A.overtaken") == 150 })
 	ledger := holesOf(t, file)
 	want := []status.Hole{{Kind: mirror.HoleExpired, Topic: "overtaken", From: 100, To: 150, Records: 50}}
@@ -116,6 +118,17 @@ func TestWhatAnEventCannotCarryIsCopied(t *testing.T) {
 		t.Logf("verify %s printed:\n%s", topic, out)
 	}
 	r.stop(t)
+	// Metrics say the same, with what a sweep has copied.
+	m := metricsOf(t, printed)
+	for topic, records := range expected {
+		more, holes := 0, 0
+		if topic == "overtaken" {
+			more, holes = 50, 1
+		}
+		m.want(t, "A."+topic, "record-count", len(records)+more)
+		m.want(t, "A."+topic, "holes", holes)
+		m.want(t, "A."+topic, "duplicates-detected", 0)
+	}
 }
 
 // TestACommittedReadCopiesNothingThatWasAborted also waits for a transaction that

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -71,11 +72,13 @@ func TestTheFirstConfiguration(t *testing.T) {
 	a, b := startBoth(t, kafka.Options{Brokers: 3}, kafka.Options{})
 	in := kafkatest.Find(t)
 	client := connect(t, a)
+	begun := time.Now()
 	create(ctx, t, client, 3, nil, "mm2-source-topic")
 	produce(ctx, t, client, numbered("mm2-source-topic", "clusterA-msg-%d", 0, 50)...)
 
 	env, args := bootstraps(t)
-	r := run(t, env, seed1(t, a, b), args...)
+	printed := filepath.Join(t.TempDir(), "metrics")
+	r := run(t, env, seed1(t, a, b, "mirrorless.metrics = topics"), append(args, "--metrics", printed)...)
 	read(ctx, t, b, "A.mm2-source-topic", 50)
 	live := time.Now()
 	produce(ctx, t, client, numbered("mm2-source-topic", "live-msg-%d", 0, 10)...)
@@ -108,14 +111,32 @@ func TestTheFirstConfiguration(t *testing.T) {
 			t.Errorf("kafka-topics on B: got %q, want %s among them", names, name)
 		}
 	}
-	printed := tool("kafka-console-consumer", "--bootstrap-server", b.Bootstrap(), "--topic", "A.mm2-source-topic",
+	consumed := tool("kafka-console-consumer", "--bootstrap-server", b.Bootstrap(), "--topic", "A.mm2-source-topic",
 		"--from-beginning", "--max-messages", "60", "--timeout-ms", "20000")
-	lines := strings.Fields(printed)
+	lines := strings.Fields(consumed)
 	slices.Sort(lines)
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("kafka-console-consumer on B (-want +got):\n%s", diff)
 	}
 	r.stop(t)
+
+	// The functions have printed what they copied.
+	m := metricsOf(t, printed)
+	m.wantAll(t)
+	const copied = "A.mm2-source-topic"
+	values := len(strings.Join(want, ""))
+	keys := 50 + 40 + 10 // 0 to 49, and 0 to 9
+	m.want(t, copied, "record-count", 60)
+	m.want(t, copied, "byte-count", values)
+	m.want(t, copied, "copied-bytes", values+keys)
+	for _, none := range []string{"duplicates-refused", "duplicates-detected", "holes", "unmirrorable-headers", "dead-letters"} {
+		m.want(t, copied, none, 0)
+	}
+	for _, name := range []string{"record-age-ms", "replication-latency-ms"} {
+		if most := slices.Max(m[copied][name]); most <= 0 || most > float64(time.Since(begun).Milliseconds()) {
+			t.Errorf("%s: got %v ms at most, want more than none and less than all the test took", name, most)
+		}
+	}
 }
 
 // TestTheSecondConfiguration moves a group's offsets too.
