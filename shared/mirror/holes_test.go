@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"mirrorless/shared/batch"
 	"mirrorless/shared/flow"
@@ -165,6 +168,43 @@ func TestASourceThatIsOnlyAwayIsWaitedFor(t *testing.T) {
 		t.Errorf("got %v, want an error, so that the batch comes again", err)
 	}
 	w.wantCopies(rs[:4])
+	w.wantHoles()
+}
+
+// A hole would be for good, and the right is soon given.
+func TestATopicThatTheSourceHidesStopsThePartitionUntilItIsShown(t *testing.T) {
+	w := newWorld(t)
+	rs := w.produce(some(0, 10)...)
+	w.must(w.cold(), rs[:4])
+	var hide atomic.Bool
+	hide.Store(true)
+	w.fakeA.ControlKey(kmsg.Metadata.Int16(), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		w.fakeA.KeepControl()
+		req := kreq.(*kmsg.MetadataRequest)
+		if !hide.Load() || len(req.Topics) == 0 {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.MetadataResponse)
+		for _, asked := range req.Topics {
+			topic := kmsg.NewMetadataResponseTopic()
+			topic.Topic, topic.ErrorCode = asked.Topic, kerr.TopicAuthorizationFailed.Code
+			resp.Topics = append(resp.Topics, topic)
+		}
+		return resp, nil, true
+	})
+	m := w.cold()
+	began := time.Now()
+	if _, err := handle(m, rs[7:]); err == nil || !strings.Contains(err.Error(), "grant READ on the topic to the user of the source's consumer") {
+		t.Errorf("got %v, want the right named", err)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it took %v, want no waiting for what does not come by itself", took)
+	}
+	w.wantCopies(rs[:4])
+	w.wantHoles()
+	hide.Store(false)
+	w.must(m, rs[7:])
+	w.wantCopies(rs)
 	w.wantHoles()
 }
 

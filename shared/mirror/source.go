@@ -31,10 +31,11 @@ type source struct {
 	mu        sync.Mutex
 	ids       map[string]state.TopicID
 	leaders   map[flow.TopicPartition]int32
-	answered  bool      // at least once
-	questions int       // in a row that were not answered
-	dark      time.Time // no question before this time
-	unhelpful error     // why
+	hidden    map[string]bool // topics that the source does not let us see
+	answered  bool            // at least once
+	questions int             // in a row that were not answered
+	dark      time.Time       // no question before this time
+	unhelpful error           // why
 }
 
 const (
@@ -63,10 +64,14 @@ var (
 	errOutOfReach = errors.New("source is out of reach")
 )
 
+// errHidden is returned where the source does not even let us see the topic. That
+// is a right that was forgotten, and no source out of reach.
+var errHidden = fmt.Errorf("grant READ on the topic to the user of the source's consumer: %w", kerr.TopicAuthorizationFailed)
+
 func newSource(client *kgo.Client, now func() time.Time) *source {
 	return &source{
 		client: client, now: now, turns: make(chan struct{}, readers), bytes: readBytes,
-		ids: map[string]state.TopicID{}, leaders: map[flow.TopicPartition]int32{},
+		ids: map[string]state.TopicID{}, leaders: map[flow.TopicPartition]int32{}, hidden: map[string]bool{},
 	}
 }
 
@@ -104,6 +109,7 @@ func (s *source) ask(ctx context.Context, topics ...string) error {
 			continue
 		}
 		s.ids[*t.Topic] = t.TopicID
+		s.hidden[*t.Topic] = t.ErrorCode == kerr.TopicAuthorizationFailed.Code
 		for _, p := range t.Partitions {
 			tp := flow.TopicPartition{Topic: *t.Topic, Partition: p.Partition}
 			if p.Leader >= 0 {
@@ -128,9 +134,14 @@ func (s *source) leader(ctx context.Context, tp flow.TopicPartition) (int32, err
 	for range 2 {
 		s.mu.Lock()
 		node, ok := s.leaders[tp]
+		hidden := s.hidden[tp.Topic]
+		delete(s.hidden, tp.Topic) // the next call asks again
 		s.mu.Unlock()
 		if ok {
 			return node, nil
+		}
+		if hidden {
+			return 0, errHidden
 		}
 		if err := s.ask(ctx, tp.Topic); err != nil {
 			return 0, err
@@ -147,14 +158,14 @@ func (s *source) forget(tp flow.TopicPartition) {
 
 // read returns what the source has of a partition from an offset on. It asks
 // again for readFor where that may help. Errors: kerr.OffsetOutOfRange,
-// [errOutOfReach], [errNewTopic], the context's, or another one, after which the
+// [errOutOfReach], [errNewTopic], [errHidden], the context's, or another one, after which the
 // source is to be asked again later.
 func (s *source) read(ctx context.Context, q question, offset int64) (fetch.Response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readFor, fmt.Errorf("no answer within %s", readFor))
 	defer cancel()
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		got, err := s.readOnce(ctx, q, offset)
-		if err == nil || errors.Is(err, kerr.OffsetOutOfRange) || errors.Is(err, errOutOfReach) || errors.Is(err, errNewTopic) {
+		if err == nil || errors.Is(err, kerr.OffsetOutOfRange) || errors.Is(err, errOutOfReach) || errors.Is(err, errNewTopic) || errors.Is(err, errHidden) {
 			return got, err
 		}
 		if refusal, ok := errors.AsType[*kerr.Error](err); ok && !refusal.Retriable {
