@@ -13,7 +13,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"mirrorless/localstack/kafka"
 	"mirrorless/localstack/ministack/ministacktest"
@@ -28,7 +27,7 @@ import (
 // bills as time at 1,769 MB for one processor, and the most memory. mirror gets
 // events as full as Lambda makes them, and such of ten records.
 //
-//	MIRRORLESS_REAL=1 go test -run '^$' -bench Invocation -benchtime 50x ./stories
+//	MIRRORLESS_REAL=1 go test -run '^$' -bench Invocation -benchtime 30x ./stories
 //
 // Its figures are those of shared/cost, and of docs/cost.md.
 func BenchmarkInvocation(b *testing.B) {
@@ -89,7 +88,6 @@ func BenchmarkInvocation(b *testing.B) {
 			})
 		}
 	}
-	b.Logf("the largest item of the table has %d bytes", largestItem(ctx, b, client))
 }
 
 // processorTime is that of one invocation.
@@ -105,33 +103,6 @@ func processorTime(ctx context.Context, b *testing.B, f *runtimeapi.Function, ev
 		b.Fatal(err)
 	}
 	return after.CPU - before.CPU
-}
-
-// largestItem is what DynamoDB counts of the largest item, names and values.
-func largestItem(ctx context.Context, b *testing.B, client *dynamodb.Client) (most int) {
-	b.Helper()
-	out, err := client.Scan(ctx, &dynamodb.ScanInput{TableName: new("invocations")})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, item := range out.Items {
-		size := 0
-		for name, value := range item {
-			size += len(name)
-			switch v := value.(type) {
-			case *types.AttributeValueMemberB:
-				size += len(v.Value)
-			case *types.AttributeValueMemberS:
-				size += len(v.Value)
-			case *types.AttributeValueMemberN:
-				size += len(v.Value)
-			default:
-				b.Fatalf("attribute %s is a %T", name, value)
-			}
-		}
-		most = max(most, size)
-	}
-	return most
 }
 
 // eventValue is the size of a value, of text that is as random as text is.
