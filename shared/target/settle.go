@@ -441,8 +441,12 @@ func sameHeaders(a, b []batch.Header) bool {
 func sameBytes(x, y []byte) bool { return (x == nil) == (y == nil) && bytes.Equal(x, y) }
 
 // Holds says whether the record at an offset of the target is this one. It
-// returns kerr.OffsetOutOfRange where the target holds nothing there any more.
+// returns kerr.OffsetOutOfRange where the target holds nothing there any more. A
+// leader that was just elected shows nothing of what it holds until it knows what
+// its followers have: that is waited for.
 func (l *Log) Holds(ctx context.Context, p Partition, offset int64, r batch.Record) (bool, error) {
+	const patience = 4
+	idle, wait := 0, newBackoff()
 	for from := offset; ; {
 		got, err := l.brokers.fetch(ctx, p, from)
 		if err != nil {
@@ -468,8 +472,17 @@ func (l *Log) Holds(ctx context.Context, p Partition, offset int64, r batch.Reco
 			}
 			return false, nil // compacted away
 		}
-		if from == last {
+		if from > last {
+			continue
+		}
+		if got.end > offset {
+			idle++
+		}
+		if idle == patience {
 			return false, nil
+		}
+		if !wait.next(ctx) {
+			return false, fmt.Errorf("wait for offset %d to be replicated: %w", offset, context.Cause(ctx))
 		}
 	}
 }
