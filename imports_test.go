@@ -110,6 +110,8 @@ func TestOnlyFunctionAndTheCommandLineReadTheEnvironment(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(string(out)) {
+		// The last three are for tests, and for a function's variables: they hand on
+		// what whoever starts them has set.
 		if !within(line, "shared/function", "cmd", "localstack/realtest", "localstack/samtest", "localstack/invoke") {
 			t.Errorf("reads the environment: %s", strings.TrimSpace(line))
 		}

@@ -431,6 +431,27 @@ func TestFaultsAreFound(t *testing.T) {
 			r.DeletionPolicy = "Delete"
 			all["template.yaml"].Resources["Table"] = r
 		},
+		"Table: has no point-in-time recovery": func(all map[string]template) {
+			delete(all["template.yaml"].Resources["Table"].Properties, "PointInTimeRecoverySpecification")
+		},
+		"Table: is not encrypted": func(all map[string]template) {
+			delete(all["template.yaml"].Resources["Table"].Properties, "SSESpecification")
+		},
+		"SelfManagedEventSource: has topics": func(all map[string]template) {
+			all["template.yaml"].Resources["SelfManagedEventSource"].Properties["Topics"] = []any{"a", "b"}
+		},
+		"SelfManagedEventSource: has no consumer group of its own": func(all map[string]template) {
+			delete(all["template.yaml"].Resources["SelfManagedEventSource"].Properties["SelfManagedKafkaEventSourceConfig"].(map[string]any), "ConsumerGroupId")
+		},
+		"MSKEventSource: has batch size 0": func(all map[string]template) {
+			all["template.yaml"].Resources["MSKEventSource"].Properties["BatchSize"] = 0.0
+		},
+		"an asynchronous invocation is tried again": func(all map[string]template) {
+			all["template.yaml"].Resources["TopicsFunctionEventInvokeConfig"].Properties["MaximumRetryAttempts"] = 2.0
+		},
+		"MirrorFunction: logs into a group without retention": func(all map[string]template) {
+			delete(all["template.yaml"].Resources["MirrorFunction"].Properties, "LoggingConfig")
+		},
 		"Table: costs while idle": func(all map[string]template) {
 			all["template.yaml"].Resources["Table"].Properties["BillingMode"] = "PROVISIONED"
 		},
