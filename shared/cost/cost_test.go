@@ -10,6 +10,7 @@ import (
 
 	"mirrorless/shared/config"
 	"mirrorless/shared/cost"
+	"mirrorless/shared/metrics"
 )
 
 func defaultPrices(t *testing.T) cost.Prices {
@@ -110,6 +111,12 @@ func TestTheWindowIsTheConfigurationsDefault(t *testing.T) {
 	i := slices.IndexFunc(config.Keys(), func(k config.Key) bool { return k.Name == "mirrorless.batch.window" })
 	if got, want := config.Keys()[i].Default, strconv.FormatInt(cost.DefaultWindow.Milliseconds(), 10); got != want {
 		t.Errorf("got a window of %s ms in shared/config, want %s", got, want)
+	}
+}
+
+func TestEveryMetricOfAFlowIsCounted(t *testing.T) {
+	if got, want := int(cost.Measured().Metrics), len(metrics.Table()); got != want {
+		t.Errorf("got %d metrics, want the %d of shared/metrics", got, want)
 	}
 }
 

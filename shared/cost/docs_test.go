@@ -150,7 +150,7 @@ func TestMeasuredIsWhatWasPrinted(t *testing.T) {
 	sums, counts := map[string]float64{}, map[string]float64{}
 	for line := range strings.Lines(printed) {
 		fields := strings.Fields(line)
-		name, _, _ := strings.Cut(strings.TrimPrefix(fields[0], "Invocation/"), "/")
+		name, _, _ := strings.Cut(strings.TrimPrefix(fields[0], "BenchmarkInvocation/"), "/")
 		if strings.Contains(line, "/10_records") {
 			name = "small"
 		}
@@ -254,7 +254,7 @@ func measured() string {
 
 The bootstrap binaries that are deployed, driven by Lambda's Runtime API, with real Kafka 4.3.1 as A and B
 and an emulated DynamoDB, on an Intel Xeon (amd64). Time is that of the function's process, not of
-the clock: the machine was busy. Anyone can do the same, with Java 17, Maven and Python 3; it printed:
+the clock: the machine was busy. Anyone can do the same, with Java 17, Maven and Python 3; it printed, but for blanks:
 
 `+"```"+`
 $ MIRRORLESS_REAL=1 go test -run '^$' -bench Invocation -benchtime 30x ./stories

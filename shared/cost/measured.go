@@ -48,7 +48,7 @@ func Measured() Measurement {
 		Waiting: 20 * time.Millisecond, RoundWaiting: 50 * time.Millisecond,
 		FullEvent: 4.236e6, Record: 1000, PayloadPerByte: 1.485, PeakMemory: 110e6,
 		Writes: 2, IdleWrites: 2, IdleReads: 4, IdleReadsOfTopic: 2,
-		LogBytes: 1500, Metrics: 15, Alarms: 9,
+		LogBytes: 1500, Metrics: 16, Alarms: 9,
 		MirrorMakerPerGB: 34 * time.Second,
 	}
 }
