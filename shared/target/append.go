@@ -199,6 +199,10 @@ func (a *appender) deliver(ctx context.Context) (ans answer, sent int, err error
 			return answer{}, sent, err
 		case err != nil:
 			sent++
+			// The end of time is no answer. The request may see it a moment before.
+			if last != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
+				err = fmt.Errorf("%w, then %w", last, err)
+			}
 			last = err
 		case transient(ans.code):
 			sent++
