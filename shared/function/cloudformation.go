@@ -248,7 +248,8 @@ func (r *resource) remove(ctx context.Context, q request) error {
 	}
 	settled := time.Now().Add(settle)
 	for left := -1; ; {
-		if left, err = removeOnce(ctx, sources); err != nil && ctx.Err() == nil {
+		// The mappings' pace refuses what would come after the deadline, before it.
+		if left, err = removeOnce(ctx, sources); err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
 		if err == nil && left == 0 && !time.Now().Before(settled) {
