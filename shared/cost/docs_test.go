@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mirrorless/shared/cost"
+	"mirrorless/shared/metrics"
 )
 
 //go:generate go test -run TestTheCostPageIsCurrent -update .
@@ -298,4 +299,10 @@ KB), %.0f bytes of logs, %.0f metrics, %.0f alarms.
 `, m.Waiting.Milliseconds(), m.RoundWaiting.Milliseconds(), m.PeakMemory/1e6, m.PerGB.Seconds(),
 		cost.DefaultMemory, cost.ScheduledMemory, cost.HeartbeatMemory, m.Writes, m.LogBytes, m.Metrics, m.Alarms)
 	return b.String()
+}
+
+func TestTheMetricsOfAFlowAreThoseThatAreWritten(t *testing.T) {
+	if got, want := cost.Measured().Metrics, float64(len(metrics.Table())); got != want {
+		t.Errorf("got %v metrics of a flow, want %v", got, want)
+	}
 }
