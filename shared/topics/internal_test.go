@@ -69,6 +69,11 @@ func TestInternalTopicsFollowTheSettings(t *testing.T) {
 			[]string{"A.checkpoints.internal", "heartbeats", "mm2-offsets.A.internal"},
 		},
 		{
+			"dead letters have a topic where errors are tolerated", "errors.tolerance = all\nB->A.emit.heartbeats.enabled = false",
+			[]string{"mm2-offset-syncs.B.internal"},
+			[]string{"A.checkpoints.internal", "heartbeats", "mirrorless-dead-letters.A.internal", "mm2-offsets.A.internal"},
+		},
+		{
 			"the separator is in the names", "replication.policy.separator = _",
 			[]string{"heartbeats", "mm2-offset-syncs_B_internal"},
 			[]string{"A_checkpoints_internal", "A_heartbeats", "heartbeats", "mm2-offsets.A.internal"},
