@@ -126,15 +126,7 @@ func (c *comparison) keys(e *entry) []uint64 {
 func (c *comparison) pair(i, j int) {
 	a, b := c.source.at(i), c.target.at(j)
 	c.leading = false
-	key := c.key(b)
-	if len(c.ledger.extra) > 0 {
-		// A copy that came before its time, and now the one in order.
-		if it := c.ledger.extra.take(key); it != nil {
-			it.Kind = Duplicated
-			it.Before, it.Source, it.source = nil, &Range{a.offset, a.offset}, c.source.taken+int64(i)
-		}
-	}
-	c.history.add(key, a.offset)
+	c.copied(c.key(b), a.offset, c.source.taken+int64(i))
 	d := differ(a, b)
 	if d == noFields {
 		c.equal++
@@ -161,6 +153,20 @@ func (c *comparison) pair(i, j int) {
 	})
 }
 
+// copied notes that a record of the source has its copy. Those that came before
+// their time are further ones.
+func (c *comparison) copied(key uint64, offset, ordinal int64) {
+	for len(c.ledger.extra) > 0 {
+		it := c.ledger.extra.take(key)
+		if it == nil {
+			break
+		}
+		it.Kind = Duplicated
+		it.Before, it.Source, it.source = nil, &Range{offset, offset}, ordinal
+	}
+	c.history.add(key, offset, ordinal)
+}
+
 // onSource notes record i of the source's window, which is not in this place of
 // the target, before its offset. trailing: nothing of the source follows there.
 func (c *comparison) onSource(i int, before int64, trailing bool) {
@@ -179,6 +185,7 @@ func (c *comparison) onSource(i int, before int64, trailing bool) {
 		if other := c.ledger.extra.take(k); other != nil {
 			other.Kind = Reordered
 			other.Before, other.Source, other.source = nil, it.Source, it.source
+			c.copied(k, e.offset, it.source)
 			return
 		}
 	}
@@ -208,11 +215,12 @@ func (c *comparison) onTarget(j int, before int64) {
 	if other := c.ledger.missing.take(key); other != nil {
 		other.Kind = Reordered
 		other.Before, other.Target, other.target = nil, it.Target, it.target
+		c.copied(key, other.Source.First, other.source)
 		return
 	}
-	if offset, ordinal, ok := c.history.find(key); ok {
+	if first, ok := c.history.find(key); ok {
 		it.Kind = Duplicated
-		it.Source, it.source = &Range{offset, offset}, ordinal
+		it.Source, it.source = &Range{first.source, first.source}, first.ordinal
 		c.ledger.add(it)
 		return
 	}
@@ -223,6 +231,7 @@ func (c *comparison) onTarget(j int, before int64) {
 // moved notes a record of both windows that is out of order on the target.
 func (c *comparison) moved(i, j int) {
 	a, b := c.source.at(i), c.target.at(j)
+	c.copied(c.key(b), a.offset, c.source.taken+int64(i))
 	c.ledger.add(&item{
 		Finding: Finding{
 			Kind:   Reordered,

@@ -14,18 +14,19 @@ type history struct {
 	ring  []copied
 	added int64
 
-	index   map[uint64]int64 // id to ordinal, of those before indexed
+	index   map[uint64]int64 // id to place in the order of add, of those before indexed
 	indexed int64
-	follow  int64 // ordinal after what was found last: what was copied twice mostly lies in a row; 0 is none
+	follow  int64 // place after what was found last: what was copied twice mostly lies in a row; 0 is none
 }
 
 type copied struct {
-	id     uint64
-	source int64 // offset
+	id      uint64
+	source  int64 // offset
+	ordinal int64 // of the source's record
 }
 
-func (h *history) add(id uint64, source int64) {
-	c := copied{id, source}
+func (h *history) add(id uint64, source, ordinal int64) {
+	c := copied{id, source, ordinal}
 	if len(h.ring) < historyLength {
 		h.ring = append(h.ring, c)
 	} else {
@@ -36,15 +37,15 @@ func (h *history) add(id uint64, source int64) {
 
 func (h *history) clear() { *h = history{ring: h.ring[:0]} }
 
-// at is the record with an ordinal, which has to be a remembered one.
-func (h *history) at(ordinal int64) copied { return h.ring[ordinal%historyLength] }
+// at is the record in a place, which has to be a remembered one.
+func (h *history) at(place int64) copied { return h.ring[place%historyLength] }
 
-// find returns the source's offset of a remembered record and its ordinal.
-func (h *history) find(id uint64) (source, ordinal int64, ok bool) {
+// find returns a remembered record.
+func (h *history) find(id uint64) (c copied, ok bool) {
 	oldest := h.added - int64(len(h.ring))
 	if n := h.follow; n > 0 && n >= oldest && n < h.added && h.at(n).id == id {
 		h.follow = n + 1
-		return h.at(n).source, n, true
+		return h.at(n), true
 	}
 	if h.added-h.indexed > unindexed {
 		h.extend(oldest)
@@ -55,17 +56,17 @@ func (h *history) find(id uint64) (source, ordinal int64, ok bool) {
 	}
 	if n < h.indexed {
 		if n, ok = h.index[id]; !ok || n < oldest {
-			return 0, 0, false
+			return copied{}, false
 		}
 	}
 	h.follow = n + 1
-	return h.at(n).source, n, true
+	return h.at(n), true
 }
 
 // has reports whether a record is remembered, and leaves the rest as it is.
 func (h *history) has(id uint64) bool {
 	follow := h.follow
-	_, _, ok := h.find(id)
+	_, ok := h.find(id)
 	h.follow = follow
 	return ok
 }

@@ -220,13 +220,14 @@ func (v *Verification) resume(ctx context.Context, source, target *brokerLog, j 
 func (c *comparison) recall(ctx context.Context, log partitionLog, r Range) error {
 	f := log.until(r.Last+1).open(ctx, r.First)
 	defer f.close()
-	for {
+	for ordinal := -r.Last - 2; ; { // below those that follow, and apart from them
 		chunk, err := f.next()
 		if err != nil || len(chunk) == 0 {
 			return err
 		}
 		for i := range chunk {
-			c.history.add(chunk[i].id, chunk[i].offset)
+			c.history.add(chunk[i].id, chunk[i].offset, ordinal)
+			ordinal++
 		}
 	}
 }
