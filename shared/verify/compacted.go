@@ -50,6 +50,7 @@ type keyed struct {
 	firstSource, firstCopy int64        // the first offsets, by side, of what is on both
 	older                  int64        // records of the target that newer ones of the source supersede
 	unkeyed                int64        // records without a key, on both sides
+	noTimestamp, appended  bool         // as of a stream, of the source and of the target
 	items                  int64
 }
 
@@ -132,6 +133,9 @@ func (k *keyed) pass(ctx context.Context, p part, first bool) (rest []part, err 
 		*l = latest{offset: e.offset, timestamp: e.timestamp, id: e.project(content), found: true, dead: e.valueSize < 0, appended: e.appended}
 		if l == &both.source {
 			both.kept = e.projectKept(content)
+			k.noTimestamp = k.noTimestamp || e.timestamp == noTimestamp
+		} else {
+			k.appended = k.appended || e.appended
 		}
 	}
 	if err := k.target.read(ctx, first, func(e *entry, beyond bool) {

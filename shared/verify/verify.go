@@ -304,7 +304,7 @@ func (v *Verification) compareOnce(ctx context.Context, s sides, j *job) error {
 		}
 		err := k.run(ctx)
 		j.take(k.ledger)
-		j.unkeyed, j.unbalanced = k.unkeyed, !k.balanced()
+		j.noTimestamp, j.appended, j.unkeyed, j.unbalanced = k.noTimestamp, k.appended, k.unkeyed, !k.balanced()
 		return err
 	}
 	if v.Sample != nil && !v.Sample.small(&j.result) {

@@ -244,6 +244,7 @@ func TestOnRealKafka(t *testing.T) {
 		"timestamps":   testTimestampsOfTheTargetsBrokerAreNotCompared,
 		"transactions": testTransactionsOfTheSource,
 		"compacted":    testCompactedTopicsAreComparedByKey,
+		"kept report":  testAReportSparesReadingAgain,
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &cluster{t: t, addrs: addrs}
