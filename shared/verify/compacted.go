@@ -108,9 +108,6 @@ func (k *keyed) pass(ctx context.Context, p part, first bool) (rest []part, err 
 		}
 		both := table[key]
 		if both == nil {
-			if beyond {
-				return
-			}
 			both = &lastValues{}
 			table[key] = both
 			for len(table) > k.limit {
