@@ -120,7 +120,7 @@ func TestVerifySaysWhereEachFaultIs(t *testing.T) {
 			places := make([]int, len(names))
 			for i := range places {
 				// Well apart; each tenth record has no value.
-				places[i] = i*each/2 + 100 + 10*rng.IntN((each/2-200)/10)
+				places[i] = i*(each/20)*10 + 100 + 10*rng.IntN((each/2-200)/10)
 				if names[i] != "null made empty" {
 					places[i] += rng.IntN(10)
 				}
