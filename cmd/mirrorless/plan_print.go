@@ -185,6 +185,9 @@ func describeEventSource(c topics.EventSourceChange) plannedEventSource {
 		change("window", c.From.Window, c.To.Window)
 		change("ReportBatchItemFailures", c.From.PartialFailures, c.To.PartialFailures)
 		change("enabled", c.From.Enabled, c.To.Enabled)
+		if c.Outdated {
+			out.Changes = append(out.Changes, "login, metrics or pollers as the file has them")
+		}
 	case topics.ActionDisable:
 		out.Action = "remove"
 		out.Changes = append(out.Changes, "disabled first, deleted at a later round")

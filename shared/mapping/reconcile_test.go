@@ -1,15 +1,18 @@
 package mapping_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -31,6 +34,10 @@ type world struct {
 	store    state.Store
 	api      *lambdaapi.API
 	watch    *watch
+	// file says how Lambda reaches A, mskFile unless set, and change what else
+	// mappings are made with.
+	file   string
+	change []func(*mapping.Options)
 }
 
 // in runs a test in a world with some topics on A. The beats of the reverse
@@ -90,7 +97,7 @@ func (w *world) function() *topics.Topics {
 
 func (w *world) sources() *mapping.EventSources {
 	w.t.Helper()
-	return sourcesOf(w.t, w.api, mskFile, func(o *mapping.Options) { o.Window = w.settings.BatchDelay })
+	return sourcesOf(w.t, w.api, cmp.Or(w.file, mskFile), append(w.change, func(o *mapping.Options) { o.Window = w.settings.BatchDelay })...)
 }
 
 // round is an invocation of a minute, with the next one a minute later.
@@ -194,6 +201,61 @@ func TestDriftIsRepairedOnce(t *testing.T) {
 				w.expectOnePerTopic(names...)
 				if got := list(t, s)["orders"].EventSourceSpec; got != orders.EventSourceSpec {
 					t.Errorf("got %+v, want it as it was: %+v", got, orders.EventSourceSpec)
+				}
+			})
+		})
+	}
+}
+
+// What a spec does not tell is brought up to the file too, by one update, also
+// where Lambda's answer is not what was asked for.
+func TestSettingsOutsideTheSpecAreBroughtUpToDateOnce(t *testing.T) {
+	const other = selfManagedFile
+	for name, test := range map[string]struct {
+		before, after string
+		change        func(*mapping.Options)
+		expect        func(*lambda.GetEventSourceMappingOutput) bool
+	}{
+		"login": {before: other, after: strings.ReplaceAll(other, "secret:a", "secret:b"), expect: func(m *lambda.GetEventSourceMappingOutput) bool {
+			return strings.HasSuffix(*m.SourceAccessConfigurations[0].URI, "secret:b")
+		}},
+		"metrics": {change: func(o *mapping.Options) { o.Metrics = true }, expect: func(m *lambda.GetEventSourceMappingOutput) bool {
+			return m.MetricsConfig != nil && len(m.MetricsConfig.Metrics) == 3
+		}},
+		"pollers": {change: func(o *mapping.Options) { o.Pollers = config.Pollers{Minimum: 1, Maximum: 3, Group: "flow"} }, expect: func(m *lambda.GetEventSourceMappingOutput) bool {
+			return m.ProvisionedPollerConfig != nil && *m.ProvisionedPollerConfig.MaximumPollers == 3 && *m.ProvisionedPollerConfig.PollerGroupName == "flow"
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, lambdaapi.Options{Delay: 10 * time.Second}, "", []string{"orders"}, func(t *testing.T, w *world) {
+				w.file = test.before
+				f := w.function()
+				for range 2 {
+					if err := w.round(f); err != nil {
+						t.Fatal(err)
+					}
+				}
+				before := w.watch.total()
+				w.file = test.after
+				if test.change != nil {
+					w.change = append(w.change, test.change)
+				}
+				if got := list(t, w.sources())["orders"]; !got.Outdated {
+					t.Errorf("got %+v, want it Outdated", got)
+				}
+				f = w.function() // a deployment
+				for range 4 {
+					if err := w.round(f); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got := w.watch.writes(before); got != 1 {
+					t.Errorf("got %d writes, want one update", got)
+				}
+				w.expectOnePerTopic("orders")
+				got := list(t, w.sources())["orders"]
+				if got.Outdated || !test.expect(get(t, w.api, got.ID)) {
+					t.Errorf("got %+v, want it as the file says", get(t, w.api, got.ID))
 				}
 			})
 		})

@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -127,7 +128,43 @@ func (e *EventSources) read(c types.EventSourceMappingConfiguration) topics.Even
 	if c.StartingPosition == types.EventSourcePositionAtTimestamp {
 		s.Start.At = aws.ToTime(c.StartingPositionTimestamp)
 	}
+	s.Outdated = e.outdated(c)
 	return s
+}
+
+// outdated compares what topics does not know of: access, metrics and pollers. It
+// compares what is asked for only, since Lambda may add to it; and access only where
+// there is a cluster, which those who only look have not.
+func (e *EventSources) outdated(c types.EventSourceMappingConfiguration) bool {
+	if len(e.source.access) > 0 && !slices.Equal(accessOf(e.source.access), accessOf(c.SourceAccessConfigurations)) {
+		return true
+	}
+	if want := e.metrics(); want != nil {
+		var got []types.EventSourceMappingMetric
+		if c.MetricsConfig != nil {
+			got = c.MetricsConfig.Metrics
+		}
+		if slices.ContainsFunc(want.Metrics, func(m types.EventSourceMappingMetric) bool { return !slices.Contains(got, m) }) {
+			return true
+		}
+	}
+	if want := e.pollers(); want != nil {
+		got := cmp.Or(c.ProvisionedPollerConfig, &types.ProvisionedPollerConfig{})
+		return want.MinimumPollers != nil && aws.ToInt32(want.MinimumPollers) != aws.ToInt32(got.MinimumPollers) ||
+			want.MaximumPollers != nil && aws.ToInt32(want.MaximumPollers) != aws.ToInt32(got.MaximumPollers) ||
+			want.PollerGroupName != nil && aws.ToString(want.PollerGroupName) != aws.ToString(got.PollerGroupName)
+	}
+	return false
+}
+
+// accessOf makes access comparable: its order says nothing.
+func accessOf(access []types.SourceAccessConfiguration) []string {
+	var all []string
+	for _, a := range access {
+		all = append(all, string(a.Type)+" "+aws.ToString(a.URI))
+	}
+	slices.Sort(all)
+	return all
 }
 
 // window reads what seconds wrote.
@@ -166,6 +203,9 @@ func ofCreate(o *lambda.CreateEventSourceMappingOutput) types.EventSourceMapping
 		BatchSize:                           o.BatchSize,
 		MaximumBatchingWindowInSeconds:      o.MaximumBatchingWindowInSeconds,
 		FunctionResponseTypes:               o.FunctionResponseTypes,
+		SourceAccessConfigurations:          o.SourceAccessConfigurations,
+		MetricsConfig:                       o.MetricsConfig,
+		ProvisionedPollerConfig:             o.ProvisionedPollerConfig,
 	}
 }
 
@@ -180,5 +220,8 @@ func ofUpdate(o *lambda.UpdateEventSourceMappingOutput) types.EventSourceMapping
 		BatchSize:                           o.BatchSize,
 		MaximumBatchingWindowInSeconds:      o.MaximumBatchingWindowInSeconds,
 		FunctionResponseTypes:               o.FunctionResponseTypes,
+		SourceAccessConfigurations:          o.SourceAccessConfigurations,
+		MetricsConfig:                       o.MetricsConfig,
+		ProvisionedPollerConfig:             o.ProvisionedPollerConfig,
 	}
 }

@@ -25,6 +25,9 @@ type rules struct {
 	// rejected are changes that the target refused, by its topic's name. They are
 	// not tried again on their own.
 	rejected map[string]map[ConfigOp]bool
+	// updated are mappings that were Outdated and have been updated, by their ID. What
+	// is still so may be Lambda's way of telling it, and is left alone.
+	updated map[string]bool
 }
 
 // topic is a selected topic of the source.

@@ -23,8 +23,8 @@ type EventSources interface {
 	// Create makes the mapping of a topic, and returns it as it is now. A group
 	// that has committed offsets goes on from them; Start is for the others.
 	Create(ctx context.Context, spec EventSourceSpec) (EventSource, error)
-	// Update changes BatchSize, Window, PartialFailures and Enabled of a mapping;
-	// the other fields of spec are its own.
+	// Update changes BatchSize, Window, PartialFailures and Enabled of a mapping, and
+	// what makes it Outdated; the other fields of spec are its own.
 	Update(ctx context.Context, id string, spec EventSourceSpec) (EventSource, error)
 	// Delete removes a mapping, and leaves its group's commits alone.
 	Delete(ctx context.Context, id string) error
@@ -61,6 +61,9 @@ type EventSource struct {
 	State string
 	// LastResult is Lambda's LastProcessingResult.
 	LastResult string
+	// Outdated says that the mapping is not as asked for in what its spec does not
+	// tell, such as its login or its pollers. Update brings that up to date.
+	Outdated bool
 }
 
 // The states in which a mapping can be changed, by Lambda's API.

@@ -31,6 +31,8 @@ type EventSourceChange struct {
 	// From is how the mapping is, To how it should be; To is empty for one to be
 	// deleted.
 	From, To EventSourceSpec
+	// Outdated says that an update is for what specs do not tell, too.
+	Outdated bool
 
 	// row is what is stored of the mapping.
 	row state.EventSource
@@ -85,8 +87,8 @@ func (r rules) diffSources(o observation, p *Plan) {
 		case kept.ID == "":
 			change.Action = ActionCreate
 			p.EventSources = append(p.EventSources, change)
-		case kept.settled() && !same(kept.EventSourceSpec, spec):
-			change.Action = ActionUpdate
+		case kept.settled() && (!same(kept.EventSourceSpec, spec) || kept.Outdated && !r.updated[kept.ID]):
+			change.Action, change.Outdated = ActionUpdate, kept.Outdated
 			p.EventSources = append(p.EventSources, change)
 		default:
 			if next := rowOf(row, kept, t.partitions()); next != row {
@@ -233,6 +235,9 @@ func (t *Topics) change(ctx context.Context, c EventSourceChange, ready bool, no
 	}
 	if err != nil {
 		return err
+	}
+	if c.Outdated {
+		t.memory.updated[c.ID] = true
 	}
 	t.Logger.InfoContext(ctx, "changed event source", "action", string(c.Action), "topic", c.topic())
 	if c.Action == ActionDelete {

@@ -92,7 +92,9 @@ type memory struct {
 	limits map[string]*int
 	// rejected is rules.rejected.
 	rejected map[string]map[ConfigOp]bool
-	noAlter  bool
+	// updated is rules.updated.
+	updated map[string]bool
+	noAlter bool
 }
 
 func (m memory) limitOf(alias string) *int {
@@ -116,6 +118,7 @@ func New(o Options) *Topics {
 	m := memory{
 		said: map[string]bool{}, prepared: map[string]int32{},
 		limits: map[string]*int{}, rejected: map[string]map[ConfigOp]bool{},
+		updated: map[string]bool{},
 	}
 	return &Topics{
 		Options: o,
@@ -123,7 +126,7 @@ func New(o Options) *Topics {
 		target:  cluster{o.Settings.Target, o.Target, o.Settings.AdminTimeout},
 		rules: rules{
 			settings: o.Settings, reverse: o.Reverse, selector: o.Settings.Selector(), stack: o.Stack,
-			partialFailures: o.PartialFailures, heartbeatWindow: o.HeartbeatWindow, rejected: m.rejected,
+			partialFailures: o.PartialFailures, heartbeatWindow: o.HeartbeatWindow, rejected: m.rejected, updated: m.updated,
 		},
 		memory: m,
 	}
