@@ -58,7 +58,14 @@ test: test-unit test-real ## Run all tests, those on real Kafka and DynamoDB whe
 test-unit: ## Run the tests that need only Go (RACE=-race for the race detector)
 	MIRRORLESS_REAL= $(GO) test $(RACE) -shuffle=on ./...
 
-# One package at a time: the brokers of one take both cores of a small machine.
+# Stories that "make test" has no time for; "make test-more" runs them.
+MORE := TestAFunctionsLife TestATargetUnderPressureTakesEachRecordOnce TestEachRightIsNeededAndNoMore \
+	TestWhatIsOnBAlreadyIsTakenOver TestWhatAnEventCannotCarryIsCopied TestACommittedReadCopiesNothingThatWasAborted \
+	TestVerifySaysWhereEachFaultIs
+space := $(subst ,, )
+MORE_PATTERN := ^($(subst $(space),|,$(strip $(MORE))))$$
+
+# Two packages at a time, the stories from the beginning: they take as long as the rest.
 .PHONY: test-real
 test-real: ## Run the tests on real Kafka 4.3.1 and DynamoDB (FULL=1 in full length)
 	@missing=; for tool in java mvn python3; do command -v $$tool >/dev/null || missing+=" $$tool"; done; \
@@ -67,7 +74,11 @@ test-real: ## Run the tests on real Kafka 4.3.1 and DynamoDB (FULL=1 in full len
 		exit; \
 	fi; \
 	packages=$$($(GO) list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '{path = $$1; $$1 = ""} /(kafka|ministack|sam)test( |$$)/ {print path}'); \
-	set -x; MIRRORLESS_REAL=$(if $(FULL),full,1) $(GO) test -count=1 -p 1 -timeout 30m $$packages
+	set -x; MIRRORLESS_REAL=$(if $(FULL),full,1) $(GO) test -count=1 $(if $(FULL),-p 1,-p 2 -skip '$(MORE_PATTERN)') -timeout 60m ./stories $$(grep -v '/stories$$' <<<"$$packages")
+
+.PHONY: test-more
+test-more: ## Run the stories of pressure, rights, take-overs, holes and seeded faults on real Kafka
+	MIRRORLESS_REAL=1 $(GO) test -count=1 -v -timeout 30m -run '$(MORE_PATTERN)' ./stories
 
 .PHONY: test-deploy
 test-deploy: ## Follow docs/deploying.md and docs/upgrading.md word for word into an account on this machine
