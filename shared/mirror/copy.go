@@ -101,6 +101,10 @@ func (m *Mirror) renew(ctx context.Context, lots []*lot) {
 		}
 		l.changed = false
 		if errors.Is(err, state.ErrConflict) {
+			// Another invocation stored first, perhaps in the middle of what was found
+			// on the target: the next round finds it again, from there on.
+			l.uncount()
+			l.done = 0
 			l.retry(err)
 			continue
 		}

@@ -197,7 +197,7 @@ func TestATopicThatTheSourceHidesStopsThePartitionUntilItIsShown(t *testing.T) {
 	if _, err := handle(m, rs[7:]); err == nil || !strings.Contains(err.Error(), "grant READ on the topic to the user of the source's consumer") {
 		t.Errorf("got %v, want the right named", err)
 	}
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it took %v, want no waiting for what does not come by itself", took)
 	}
 	w.wantCopies(rs[:4])
@@ -219,7 +219,7 @@ func TestASourceThatHasNeverAnsweredIsAskedSixTimes(t *testing.T) {
 		Source: w.connect(w.a, kgo.RequestRetries(0)), Now: func() time.Time { return now },
 	})
 	try := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := m.Handle(ctx, kafkaevent.Encode(kafkaevent.Event{Source: kafkaevent.SourceSelfManaged, Records: rs[7:]}))
 		now = now.Add(3 * time.Second)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"mirrorless/shared/batch"
 	"mirrorless/shared/config"
@@ -22,11 +23,12 @@ func (m *Mirror) goBack(ctx context.Context, l *lot, lost *target.LostError) {
 		l.fail(fmt.Errorf("%w; set mirrorless.recreated = copy to copy them again from %s", lost, m.Settings.Source))
 		return
 	}
-	runs, err := m.runs(ctx, l)
+	all, err := m.runMap(ctx, l)
 	if err != nil {
 		l.fail(err)
 		return
 	}
+	runs := slices.Collect(all.Runs())
 	first, ok := fromEnd(runs, lost.Records)
 	if m.Settings.ExactlyOnce { // the ends of transactions take offsets too
 		first, ok = fromOffset(runs, lost.End, l.pos), true
@@ -53,28 +55,6 @@ func (m *Mirror) goBack(ctx context.Context, l *lot, lost *target.LostError) {
 	}
 	l.changed, l.done = false, 0
 	l.retry(lost)
-}
-
-// runs reads the whole run map of a partition.
-func (m *Mirror) runs(ctx context.Context, l *lot) ([]offsets.Run, error) {
-	var all offsets.Map
-	chunks, err := m.Store.Runs(ctx, l.TopicPartition)
-	if err != nil {
-		return nil, fmt.Errorf("read the run map: %w", err)
-	}
-	for _, c := range chunks {
-		if err := all.AddChunk(c.Data); err != nil {
-			return nil, fmt.Errorf("read the run map: %w", err)
-		}
-	}
-	for _, r := range l.open {
-		all.Add(r)
-	}
-	var runs []offsets.Run
-	for r := range all.Runs() {
-		runs = append(runs, r)
-	}
-	return runs, nil
 }
 
 // fromEnd is the place of the n-th copied record from the end.

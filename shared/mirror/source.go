@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -239,28 +240,16 @@ func (m *Mirror) sameTopic(ctx context.Context, l *lot, below []kafkaevent.Recor
 	if asked == nil && id != none && l.pos.SourceTopicID != none {
 		return id == l.pos.SourceTopicID, nil
 	}
-	last := below[len(below)-1]
-	if last.Offset < l.pos.First {
+	if below[len(below)-1].Offset < l.pos.First {
 		return true, nil // was never to be copied
 	}
-	var runs offsets.Map
-	chunks, err := m.Store.Runs(ctx, l.TopicPartition)
+	runs, err := m.runMap(ctx, l)
 	if err != nil {
 		return false, err
 	}
-	for _, c := range chunks {
-		if err := runs.AddChunk(c.Data); err != nil {
-			return false, err
-		}
-	}
-	for _, r := range l.open {
-		runs.Add(r)
-	}
-	at, ok := runs.Translate(last.Offset, offsets.Bounds{
-		First: l.pos.First, Next: l.pos.Upstream, End: l.pos.Downstream, LogEnd: l.pos.Downstream,
-	})
-	if !ok || at >= l.pos.Downstream {
-		return true, nil // behind the last copied record there was nothing to compare with
+	last, at, ok := lastCopy(&runs, l, below)
+	if !ok {
+		return m.uncopied(ctx, l, &runs, below)
 	}
 	want := batch.Record{Timestamp: last.Timestamp, Key: last.Key, Value: last.Value}
 	for _, h := range last.Headers {
@@ -273,4 +262,57 @@ func (m *Mirror) sameTopic(ctx context.Context, l *lot, below []kafkaevent.Recor
 		return false, errors.Join(err, asked)
 	}
 	return same, nil
+}
+
+// runMap reads the whole run map of a partition.
+func (m *Mirror) runMap(ctx context.Context, l *lot) (runs offsets.Map, err error) {
+	chunks, err := m.Store.Runs(ctx, l.TopicPartition)
+	if err != nil {
+		return runs, fmt.Errorf("read the run map: %w", err)
+	}
+	for _, c := range chunks {
+		if err := runs.AddChunk(c.Data); err != nil {
+			return runs, fmt.Errorf("read the run map: %w", err)
+		}
+	}
+	for _, r := range l.open {
+		runs.Add(r)
+	}
+	return runs, nil
+}
+
+// lastCopy is the last of records below the position that has a copy, and where.
+func lastCopy(runs *offsets.Map, l *lot, below []kafkaevent.Record) (r kafkaevent.Record, at int64, ok bool) {
+	for _, r := range slices.Backward(below) {
+		// A chunk is stored before the position, so that the map may know more.
+		if at, ok := runs.Copy(r.Offset); ok && at < l.pos.Downstream {
+			return r, at, true
+		}
+	}
+	return r, 0, false
+}
+
+// uncopied judges records below the position of which none has a copy that could be
+// compared. Behind the last copied record that is nothing new; before it they are
+// in the ledger, as dead letters are, or have been aborted on the source. Of any
+// others nothing is known, and a guess would lose records or double them.
+func (m *Mirror) uncopied(ctx context.Context, l *lot, runs *offsets.Map, below []kafkaevent.Record) (bool, error) {
+	last := below[len(below)-1].Offset
+	at, ok := runs.Translate(last, offsets.Bounds{
+		First: l.pos.First, Next: l.pos.Upstream, End: l.pos.Downstream, LogEnd: l.pos.Downstream,
+	})
+	if !ok || at >= l.pos.Downstream || m.committed {
+		return true, nil
+	}
+	holes, err := m.Store.Holes(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read the ledger: %w", err)
+	}
+	for _, h := range holes {
+		if h.TopicPartition == l.TopicPartition && h.From <= last && last < h.To && h.Kind != SecondCopy {
+			return true, nil
+		}
+	}
+	return false, fmt.Errorf("the event brings offset %d again, before the position %d, and no copy is left on %s to tell whether topic %s is still the same: let mirror reach cluster %s",
+		last, l.pos.Upstream, m.Settings.Target, l.Topic, m.Settings.Source)
 }

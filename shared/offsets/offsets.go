@@ -141,6 +141,16 @@ func (m *Map) Translate(group int64, b Bounds) (downstream int64, ok bool) {
 	return max(min(downstream, b.LogEnd), b.LogStart), true
 }
 
+// Copy is where the copy of the record at an upstream offset is. ok is false where
+// the map knows of none.
+func (m *Map) Copy(upstream int64) (downstream int64, ok bool) {
+	r, found := m.find(upstream)
+	if !found || r.Upstream > upstream {
+		return 0, false
+	}
+	return r.Downstream + upstream - r.Upstream, true
+}
+
 // find is the first run that ends after an upstream offset.
 func (m *Map) find(upstream int64) (Run, bool) {
 	if m.last.end().upstream <= upstream {

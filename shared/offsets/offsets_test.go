@@ -54,6 +54,21 @@ func TestTranslateAtEveryKindOfPlace(t *testing.T) {
 	}
 }
 
+func TestOnlyRecordsThatWereCopiedHaveACopy(t *testing.T) {
+	var m offsets.Map
+	m.Add(offsets.Run{Upstream: 1000, Downstream: 0, Length: 50})
+	m.Add(offsets.Run{Upstream: 1051, Downstream: 52, Length: 10})
+	for upstream, want := range map[int64]int64{999: -1, 1000: 0, 1049: 49, 1050: -1, 1051: 52, 1060: 61, 1061: -1} {
+		got, ok := m.Copy(upstream)
+		if !ok {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("copy of %d: got %d, want %d (-1 is none)", upstream, got, want)
+		}
+	}
+}
+
 func TestEmptyPartitionIsTranslatedToItsEnd(t *testing.T) {
 	// A's records were deleted before the copy began at 100.
 	var m offsets.Map
