@@ -142,7 +142,12 @@ func (p printer) errors() {
 }
 
 func (p printer) holes() {
-	holes := slices.Clone(p.Holes)
+	p.ranges("Holes: offsets of "+p.Source.Alias+" of which something is not on "+p.Target.Alias, p.Holes)
+	p.ranges("Twice: offsets of "+p.Target.Alias+" whose records were there before", p.Twice)
+}
+
+func (p printer) ranges(title string, holes []status.Hole) {
+	holes = slices.Clone(holes)
 	slices.SortStableFunc(holes, func(a, b status.Hole) int { return cmp.Compare(a.Kind, b.Kind) })
 	more := ""
 	if n := len(holes); n > mostRows {
@@ -155,7 +160,7 @@ func (p printer) holes() {
 			h.Kind, status.Name(h.Topic), fmt.Sprint(h.Partition), status.Count(h.From), status.Count(h.To - 1), number(h.Records, "unknown"), p.ago(h.Seen),
 		})
 	}
-	p.table("Holes: offsets of "+p.Source.Alias+" of which something is not on "+p.Target.Alias,
+	p.table(title,
 		[]string{"KIND", "TOPIC", "PARTITION", "FIRST", "LAST", "RECORDS", "SEEN"}, rows, more)
 }
 

@@ -42,7 +42,7 @@ const (
 	// request landed after the target had forgotten the producer. Its offsets are
 	// the target's, so that whoever notices them again, after a crash, tells of the
 	// same ones.
-	SecondCopy = "second copy"
+	SecondCopy = state.SecondCopy
 )
 
 // addHole reports a range of the batch. All ranges of a kind make one hole, which

@@ -167,6 +167,10 @@ type EventSource struct {
 	Updated time.Time
 }
 
+// SecondCopy is the Kind of a row that is no hole but the contrary: records that are
+// on the target twice. Its offsets are the target's.
+const SecondCopy = "second copy"
+
 // A Hole is a range of upstream offsets of which something could not be copied.
 type Hole struct {
 	// TopicPartition is of the source topic.

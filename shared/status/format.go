@@ -35,7 +35,7 @@ func Names(r Report) *strings.Replacer {
 	for _, t := range r.Topics {
 		note(t.Topic)
 	}
-	for _, h := range r.Holes {
+	for _, h := range slices.Concat(r.Holes, r.Twice) {
 		note(h.Topic)
 	}
 	for _, g := range r.Groups {

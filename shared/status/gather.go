@@ -215,13 +215,17 @@ func (g *gatherer) report(ctx context.Context) (Report, error) {
 		Source:            Cluster{Alias: g.Settings.Source, ID: g.a.id, Stored: g.row.SourceClusterID, Error: message(g.a.err)},
 		Target:            Cluster{Alias: g.Settings.Target, ID: g.b.id, Stored: g.row.TargetClusterID, Error: message(g.b.err)},
 		EventSourcesError: message(g.liveErr),
-		Topics:            []Topic{}, Holes: []Hole{}, Groups: groups(checkpoints),
+		Topics:            []Topic{}, Holes: []Hole{}, Twice: []Hole{}, Groups: groups(checkpoints),
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.partitions)) {
 		r.Topics = append(r.Topics, g.topic(name))
 	}
 	for _, h := range holes {
-		r.Holes = append(r.Holes, Hole{
+		to := &r.Holes
+		if h.Kind == state.SecondCopy {
+			to = &r.Twice
+		}
+		*to = append(*to, Hole{
 			Kind: h.Kind, Topic: h.Topic, Partition: h.Partition,
 			From: h.From, To: h.To, Records: h.Records, Seen: h.Seen,
 		})

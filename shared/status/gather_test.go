@@ -193,6 +193,7 @@ func TestACompleteFlow(t *testing.T) {
 	}
 	if err := w.store.PutHoles(t.Context(), []state.Hole{
 		{TopicPartition: flow.TopicPartition{Topic: "orders"}, From: 1, To: 2, Kind: "unexplained", Records: 1, Seen: seen},
+		{TopicPartition: flow.TopicPartition{Topic: "orders"}, From: 7, To: 12, Kind: state.SecondCopy, Records: 5, Seen: seen},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +213,7 @@ func TestACompleteFlow(t *testing.T) {
 	got.Source.ID, got.Target.ID = "", ""
 	want := status.Report{
 		Flow:     "A->B",
-		Sentence: "B holds everything that A had at 12:03:07.412, but copying fails (orders: no leader; and 1 more); 1 hole is recorded (1 record).",
+		Sentence: "B holds everything that A had at 12:03:07.412, but copying fails (orders: no leader; and 1 more); 1 hole is recorded (1 record); 5 records are on B twice.",
 		Answer:   status.No,
 		At:       noon,
 		Running:  true,
@@ -228,6 +229,7 @@ func TestACompleteFlow(t *testing.T) {
 			},
 		}},
 		Holes: []status.Hole{{Kind: "unexplained", Topic: "orders", From: 1, To: 2, Records: 1, Seen: seen}},
+		Twice: []status.Hole{{Kind: "second copy", Topic: "orders", From: 7, To: 12, Records: 5, Seen: seen}},
 		Groups: []status.Group{
 			{Group: "app", Written: seen.Add(time.Minute), Partitions: []status.GroupPartition{
 				{Topic: "A.orders", Upstream: 2, Downstream: 1, Written: seen},

@@ -75,6 +75,7 @@ type facts struct {
 	holes   int
 	records int64 // in holes, -1 where one does not know
 	missing int   // holes that are not known to be empty
+	twice   int64 // records that are on B twice
 }
 
 func count(r Report) facts {
@@ -105,6 +106,9 @@ func count(r Report) facts {
 		} else {
 			f.records = -1
 		}
+	}
+	for _, h := range r.Twice {
+		f.twice += max(0, h.Records)
 	}
 	return f
 }
@@ -189,6 +193,13 @@ func (f *facts) notes(r Report) []string {
 			note += " (" + counted(f.records, "record") + ")"
 		}
 		notes = append(notes, note)
+	}
+	if f.twice > 0 {
+		is := " are"
+		if f.twice == 1 {
+			is = " is"
+		}
+		notes = append(notes, counted(f.twice, "record")+is+" on "+b+" twice")
 	}
 	if f.unprepared > 0 && r.Source.Error == "" {
 		notes = append(notes, share(f.unprepared, f.partitions)+" not prepared yet")

@@ -87,6 +87,10 @@ func TestTheSentenceAnswersWhetherTheTargetIsComplete(t *testing.T) {
 			},
 			status.No, "B holds everything that A had at 12:03:07.412, but 2 holes are recorded (17 records).",
 		},
+		"complete, and more": {
+			status.Report{Topics: []status.Topic{topicOf("orders", done())}, Twice: []status.Hole{{Kind: "second copy", Records: 1}}},
+			status.Yes, "B holds everything that A had at 12:03:07.412; 1 record is on B twice.",
+		},
 		"complete, with a hole in which no record was": {
 			status.Report{Topics: []status.Topic{topicOf("orders", done())}, Holes: []status.Hole{{Kind: "markers", Records: 0}}},
 			status.Yes, "B holds everything that A had at 12:03:07.412; 1 hole is recorded (0 records).",

@@ -58,7 +58,9 @@ type Report struct {
 	// EventSourcesError is why whoever runs the event sources does not answer.
 	EventSourcesError string `json:"eventSourcesError,omitempty"`
 
-	Holes  []Hole  `json:"holes"`
+	Holes []Hole `json:"holes"`
+	// Twice are ranges of B's offsets whose records are copies of what was there.
+	Twice  []Hole  `json:"twice"`
 	Groups []Group `json:"groups"`
 }
 
@@ -166,7 +168,8 @@ func (s *EventSource) trouble() string {
 	return ""
 }
 
-// Hole is a range of A's offsets of which something is not on B.
+// Hole is a range of A's offsets of which something is not on B; in a report's
+// Twice, of B's offsets.
 type Hole struct {
 	Kind      string    `json:"kind"`
 	Topic     string    `json:"topic"`

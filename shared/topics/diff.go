@@ -57,6 +57,10 @@ type observation struct {
 	// positions are those of partitions that are not prepared.
 	positions map[flow.TopicPartition]state.Position
 
+	// rivals are groups of other deployments of the flow that have members, by topic.
+	rivals        map[string]string
+	rivalsUnknown bool
+
 	// keepsSources: this function keeps event sources, and knows them.
 	keepsSources bool
 	sources      []EventSource
@@ -97,6 +101,7 @@ func (r rules) diff(o observation) Plan {
 func (r rules) diffTopics(o observation, p *Plan) {
 	p.bookkeeping.blocked = map[string]bool{}
 	r.diffCollisions(o, p)
+	r.diffRivals(o, p)
 	var create []NewTopic
 	for _, t := range o.topics {
 		if p.bookkeeping.blocked[t.name] {

@@ -2,8 +2,6 @@ package topics
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
 	"time"
 
@@ -90,8 +88,7 @@ func Group(stack string, f flow.Flow, topic string) string {
 	if len(group) <= mostGroup {
 		return group
 	}
-	sum := sha256.Sum256([]byte(topic))
-	return groupOf(stack, f) + hex.EncodeToString(sum[:16])
+	return groupOf(stack, f) + hashOf(topic)
 }
 
 func groupOf(stack string, f flow.Flow) string {

@@ -55,6 +55,7 @@ func (t *Topics) observe(ctx context.Context) (observation, error) {
 		return o, err
 	}
 	t.observeConfigs(ctx, &o)
+	t.observeRivals(ctx, &o)
 	if t.Settings.SyncTopicACLs.Enabled && due(t.memory.acls, o.now, t.Settings.SyncTopicACLs.Interval) {
 		t.observeACLs(ctx, &o)
 	}

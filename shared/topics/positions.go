@@ -93,7 +93,6 @@ func (t *Topics) begin(ctx context.Context, o observation, p Plan, copies view, 
 		}
 	}
 	asked, failures := t.ask(ctx, o, todo, missing, copies)
-	t.refuseRivals(ctx, asked, failures)
 	if err := t.takeOver(ctx, o, asked, copies); err != nil {
 		// What may be a copy must not be followed by another one.
 		for tp, b := range asked {

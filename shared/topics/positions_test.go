@@ -242,8 +242,8 @@ func TestASecondDeploymentBeginsNoTopicThatAnotherIsCopying(t *testing.T) {
 	})
 }
 
-// A deployment that has begun goes on whoever else is there: it is the other one
-// that has to go, and its own group may be named as another deployment's was.
+// A deployment that has begun goes on whoever else is there, for it may be the other
+// one that has to go; but it says so.
 func TestADeploymentThatHasBegunIsNotStoppedByAnother(t *testing.T) {
 	in(t, "", func(t *testing.T, w *world) {
 		w.create(w.a, "orders", 1, nil)
@@ -257,6 +257,10 @@ func TestADeploymentThatHasBegunIsNotStoppedByAnother(t *testing.T) {
 		if got := member.PollFetches(t.Context()); got.Err() != nil {
 			t.Fatal(got.Err())
 		}
+		w.logs.take("")
 		w.run(w.topics(with(newMappings())))
+		if got := w.logs.take("each record is copied twice"); len(got) != 1 {
+			t.Errorf("got %d lines that tell of the other deployment, want one", len(got))
+		}
 	})
 }

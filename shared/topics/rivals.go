@@ -2,6 +2,8 @@ package topics
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -21,25 +23,27 @@ type RivalError struct {
 }
 
 func (e *RivalError) Error() string {
-	return fmt.Sprintf("another deployment of %s is copying topic %s, its group %s on cluster %s has members: stop that one first, or give this one its state",
+	return fmt.Sprintf("another deployment of %s is copying topic %s, its group %s on cluster %s has members: stop that one first, or give this one its state; the next round looks again",
 		e.Flow, e.Topic, e.Group, e.Cluster)
 }
 
-// rivals names, by topic, the groups of other deployments that read topics which
-// this one has not begun. Groups that this client may not see are not found.
-func (t *Topics) rivals(ctx context.Context, asked map[flow.TopicPartition]beginning) (map[string]string, error) {
-	begun := map[string]bool{}
-	for tp, b := range asked {
-		if b.stored.Version == 0 {
-			begun[tp.Topic] = true
-		}
+// observeRivals finds the groups of other deployments that read the topics of this
+// flow. Groups that this client may not see are not found.
+func (t *Topics) observeRivals(ctx context.Context, o *observation) {
+	found, err := t.rivals(ctx, o.topics)
+	if err != nil {
+		o.rivalsUnknown = true
+		o.errs = append(o.errs, fmt.Errorf("look for other deployments of %s in the groups of cluster %s: %w", t.Settings.Flow, t.source.alias, err))
 	}
-	if len(begun) == 0 {
-		return nil, nil
-	}
+	o.rivals = found
+}
+
+// rivals are groups with members by topic.
+func (t *Topics) rivals(ctx context.Context, topics []topic) (map[string]string, error) {
 	ctx, cancel := t.source.bounded(ctx)
 	defer cancel()
 	describe, topicOf := kmsg.NewPtrDescribeGroupsRequest(), map[string]string{}
+	var names map[string]string
 	for _, shard := range t.source.client.RequestSharded(ctx, kmsg.NewPtrListGroupsRequest()) {
 		if shard.Err != nil {
 			if isAuthorization(shard.Err) {
@@ -48,11 +52,16 @@ func (t *Topics) rivals(ctx context.Context, asked map[flow.TopicPartition]begin
 			return nil, cause(ctx, shard.Err)
 		}
 		for _, g := range shard.Resp.(*kmsg.ListGroupsResponse).Groups {
-			for topic := range begun {
-				if t.rules.rival(g.Group, topic) {
-					describe.Groups = append(describe.Groups, g.Group)
-					topicOf[g.Group] = topic
-				}
+			last, ok := t.rules.rival(g.Group)
+			if !ok {
+				continue
+			}
+			if names == nil {
+				names = groupNames(topics)
+			}
+			if topic, ok := names[last]; ok {
+				describe.Groups = append(describe.Groups, g.Group)
+				topicOf[g.Group] = topic
 			}
 		}
 	}
@@ -77,28 +86,49 @@ func (t *Topics) rivals(ctx context.Context, asked map[flow.TopicPartition]begin
 }
 
 // rival reports whether a group is that of another deployment's event source of
-// this flow and topic.
-func (r rules) rival(group, topic string) bool {
-	rest, ok := strings.CutPrefix(group, groupPrefix)
-	stack, _, _ := strings.Cut(rest, "/")
-	return ok && stack != r.stack && group == Group(stack, r.settings.Flow, topic)
+// this flow, and how it names the topic.
+func (r rules) rival(group string) (topic string, ok bool) {
+	rest, ours := strings.CutPrefix(group, groupPrefix)
+	stack, rest, _ := strings.Cut(rest, "/")
+	topic, ok = strings.CutPrefix(rest, r.settings.Source+"/"+r.settings.Target+"/")
+	return topic, ok && ours && stack != r.stack
 }
 
-// refuseRivals keeps the partitions from beginning that another deployment is at.
-// Where that cannot be found out none of them begins: the next round asks again.
-func (t *Topics) refuseRivals(ctx context.Context, asked map[flow.TopicPartition]beginning, failures map[flow.TopicPartition]error) {
-	found, err := t.rivals(ctx, asked)
-	if err != nil {
-		err = fmt.Errorf("look for other deployments of %s in the groups of cluster %s: %w", t.Settings.Flow, t.source.alias, err)
+// groupNames are the topics by what groups can name them: themselves, or a hash.
+func groupNames(topics []topic) map[string]string {
+	names := make(map[string]string, 2*len(topics))
+	for _, t := range topics {
+		names[t.name], names[hashOf(t.name)] = t.name, t.name
 	}
-	for tp, b := range asked {
-		refused := err
-		if group := found[tp.Topic]; group != "" {
-			refused = &RivalError{Flow: t.Settings.Flow, Topic: tp.Topic, Group: group, Cluster: t.source.alias}
+	return names
+}
+
+func hashOf(topic string) string {
+	sum := sha256.Sum256([]byte(topic))
+	return hex.EncodeToString(sum[:16])
+}
+
+// diffRivals keeps a topic from beginning that another deployment is at. One that
+// has begun goes on, for the other one may be what has to go.
+func (r rules) diffRivals(o observation, p *Plan) {
+	for _, t := range o.topics {
+		group, there := o.rivals[t.name]
+		begun := t.prepared > 0
+		for n := range t.partitions() {
+			_, stored := o.positions[flow.TopicPartition{Topic: t.name, Partition: n}]
+			begun = begun || stored
 		}
-		if refused != nil && b.stored.Version == 0 {
-			failures[tp] = refused
-			delete(asked, tp)
+		switch {
+		case begun && there:
+			p.Warnings = append(p.Warnings, Warning{
+				Message: "another deployment of the flow is copying the topic too, so that each record is copied twice: stop one of them",
+				Topic:   t.name, Detail: []any{"group", group},
+			})
+		case !begun && there:
+			p.Problems = append(p.Problems, &RivalError{Flow: r.settings.Flow, Topic: t.name, Group: group, Cluster: r.settings.Source})
+			p.bookkeeping.blocked[t.name] = true
+		case !begun && o.rivalsUnknown:
+			p.bookkeeping.blocked[t.name] = true
 		}
 	}
 }
