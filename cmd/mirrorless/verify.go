@@ -59,7 +59,9 @@ compared, and the output says so: what stood before may be gone on one side.
 records of a partition. --since builds on such a file: a log changes at its ends
 only, so what the file proves is read again no further than to see that it is
 still there, and only what follows is compared. It also goes on with a comparison
-that was interrupted. A file that somebody else may have changed proves nothing.
+that was interrupted. What a run does not come to stays in the new report as it
+was, and where it compares nothing, it writes none. A file that somebody else may
+have changed proves nothing.
 
 --sample N compares both ends of each partition and N ranges of 1000 offsets
 between them, which chance has chosen, and names them and the seed that chooses the
@@ -168,8 +170,10 @@ func verifyFile(ctx context.Context, out, logs io.Writer, file string, flags ver
 	if failure == nil && len(all.Flows) == 0 {
 		return nothingToCompare(flows, flags.topics)
 	}
-	if flags.report != "" {
-		if err := all.write(flags.report); err != nil {
+	// Where nothing was compared, nothing is written, for it could be in the place of
+	// a report that proves something.
+	if flags.report != "" && len(all.Flows) > 0 {
+		if err := all.with(earlier).write(flags.report); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"mirrorless/shared/config"
 	"mirrorless/shared/verify"
@@ -41,6 +42,19 @@ func (c *comparisons) of(f config.Flow) *verify.Report {
 		}
 	}
 	return nil
+}
+
+// with returns the comparisons and those flows of an earlier report that were not
+// come to now.
+func (c *comparisons) with(earlier comparisons) *comparisons {
+	all := *c
+	all.Flows = slices.Clone(c.Flows)
+	for _, old := range earlier.Flows {
+		if !slices.ContainsFunc(c.Flows, func(v verified) bool { return v.Flow == old.Flow }) {
+			all.Flows = append(all.Flows, old)
+		}
+	}
+	return &all
 }
 
 // write puts the comparisons in the place of a file, whole or not at all.

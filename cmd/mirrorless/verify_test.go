@@ -32,9 +32,12 @@ func TestVerifyScripts(t *testing.T) {
 				env.Setenv(alias, c.ListenAddrs()[0])
 			}
 			text := fmt.Sprintf("clusters = A, B\nA.bootstrap.servers = %s\nB.bootstrap.servers = %s\nA->B.enabled = true\n", env.Getenv("A"), env.Getenv("B"))
+			// The flow after A->B fails, for nothing listens there.
+			down := strings.Replace(text, "A, B", "A, B, C", 1) + "C.bootstrap.servers = 127.0.0.1:1\nC->B.enabled = true\n"
 			both := text + "B->A.enabled = true\n"
 			return errors.Join(
 				os.WriteFile(filepath.Join(env.WorkDir, "mm2.properties"), []byte(text), 0o600),
+				os.WriteFile(filepath.Join(env.WorkDir, "down.properties"), []byte(down), 0o600),
 				os.WriteFile(filepath.Join(env.WorkDir, "both.properties"), []byte(both), 0o600))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"write": write},

@@ -117,6 +117,23 @@ func (v *Verification) keptOf(j *job) kept {
 	return kept{}
 }
 
+// keepUnread leaves a partition that was not come to what an earlier report proves
+// of it, with what is unprovable before that. It is no result: a later comparison
+// looks whether it is still there.
+func (v *Verification) keepUnread(j *job) {
+	if j.result.Verdict != VerdictFailed || j.result.Counts != (Counts{}) || len(j.result.Ranges) > 0 || j.subject.Compared != ByRecord {
+		return
+	}
+	k := v.keptOf(j)
+	if len(k.ranges) == 0 {
+		return
+	}
+	l := newLedger(j.result.Partition, v.Findings)
+	l.resume(0, k.unprovable)
+	j.take(l)
+	j.result.Known, j.result.Ranges = 0, k.ranges
+}
+
 // follow reports whether ranges are such as a comparison writes.
 func follow(ranges []Proven, length int64) bool {
 	before := Proven{Source: Range{-1, -1}, Target: Range{-1, -1}}

@@ -1,13 +1,16 @@
 package verify_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"mirrorless/shared/verify"
 )
@@ -71,6 +74,47 @@ func testAReportSparesReadingAgain(t *testing.T, a, b *cluster) {
 	third := since(t, o, &second)
 	if diff := cmp.Diff(found(second.Topics[0])[:1], found(third.Topics[0])[:1]); diff != "" || third.Topics[0].Partitions[0].Known != 1300 {
 		t.Errorf("findings (-before +after), %d known:\n%s", third.Topics[0].Partitions[0].Known, diff)
+	}
+}
+
+// An interrupted comparison proves less, but the file it leaves proves what it did.
+func TestAnInterruptLeavesUnreadPartitionsTheirProof(t *testing.T) {
+	a, b := start(t), start(t)
+	a.create("orders", 2, nil)
+	b.create("A.orders", 2, nil)
+	for n := range int32(2) {
+		a.write("orders", n, records(1020))
+		b.write("A.orders", n, records(1020))
+		b.trim("A.orders", n, 20) // A's first ones are unprovable
+	}
+	o := options(a, b, "orders")
+	first := since(t, o, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	// The first partition is interrupted where its proof is looked at.
+	a.fake.ControlKey(kmsg.Fetch.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cancel()
+		return nil, nil, false
+	})
+	interrupted := o
+	interrupted.Keep, interrupted.Since, interrupted.Parallel = true, &first, 1
+	second, err := verify.New(interrupted).Ranges(100).Run(ctx)
+	if !errors.Is(err, context.Canceled) || second.Verdict != verify.VerdictFailed {
+		t.Fatalf("got %s, %v, want a failed comparison", second.Verdict, err)
+	}
+	for n, p := range second.Topics[0].Partitions {
+		if diff := cmp.Diff(first.Topics[0].Partitions[n].Ranges, p.Ranges); diff != "" || p.Error == "" {
+			t.Errorf("partition %d: error %q, ranges (-before +after):\n%s", n, p.Error, diff)
+		}
+	}
+	third := since(t, o, &second)
+	if third.Verdict != verify.VerdictUnprovable || third.Counts != first.Counts {
+		t.Errorf("got %s, %+v, want unprovable, %+v", third.Verdict, third.Counts, first.Counts)
+	}
+	for _, p := range third.Topics[0].Partitions {
+		if p.Known != 1000 {
+			t.Errorf("partition %d: got %d known, want 1000", p.Partition, p.Known)
+		}
 	}
 }
 

@@ -282,8 +282,9 @@ func (v *Verification) restart(ctx context.Context, s sides, j *job) error {
 func (v *Verification) compareOnce(ctx context.Context, s sides, j *job) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	j.result.Known, j.result.Ranges, j.result.Sampled = 0, nil, nil
 	n := j.result.Partition
+	j.result.Known, j.result.Ranges, j.result.Sampled = 0, nil, nil
+	j.take(newLedger(n, v.Findings))
 	source := &brokerLog{reader: s.source, place: place{j.subject.Source, n}, id: j.sourceID, last: j.result.SourceEnd}
 	target := &brokerLog{reader: s.target, place: place{j.subject.Target, n}, id: j.targetID, last: j.result.TargetEnd}
 	var notTarget, notSource string
@@ -382,6 +383,7 @@ func (v *Verification) report(topics []*subject) Report {
 		var noTimestamp, appended bool
 		var unkeyed int64
 		for _, j := range t.jobs {
+			v.keepUnread(j)
 			t.Verdict = t.Verdict.Worst(j.result.Verdict)
 			t.Counts.add(j.result.Counts)
 			t.Partitions = append(t.Partitions, j.result)
