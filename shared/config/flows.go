@@ -101,7 +101,7 @@ func (d *document) flowSettings(pair flow.Flow, keys []Key, r *report) Flow {
 		ExactlyOnce:           s.choice("exactly.once.source.support", "disabled", []string{"disabled", "preparing", "enabled"}) == "enabled",
 
 		TolerateErrors:      s.choice("errors.tolerance", "none", []string{"none", "all"}) == "all",
-		DeadLettersTopic:    s.text("errors.deadletterqueue.topic.name", "mirrorless-dead-letters."+pair.Source+".internal"),
+		DeadLettersTopic:    s.text("errors.deadletterqueue.topic.name", deadLetters(pair.Source)),
 		DeadLettersReplicas: s.factor("errors.deadletterqueue.topic.replication.factor", 3),
 		DeadLettersContext:  s.boolean("errors.deadletterqueue.context.headers.enable", true),
 
@@ -127,6 +127,9 @@ func (d *document) flowSettings(pair flow.Flow, keys []Key, r *report) Flow {
 	d.addClients(&f, r)
 	return f
 }
+
+// deadLetters is the dead-letter topic of a source where nobody names one.
+func deadLetters(source string) string { return "mirrorless-dead-letters." + source + ".internal" }
 
 // policy fills in how topics are named.
 func (s settings) policy(f *Flow) {

@@ -113,6 +113,31 @@ func TestWrongValuesAreErrorsThatSayWhatToSet(t *testing.T) {
 	}
 }
 
+func TestADeadLetterTopicNeedsANameThatKafkaTakes(t *testing.T) {
+	const key = "errors.deadletterqueue.topic.name"
+	for value, want := range map[string]string{
+		"":  "set a name, or remove the line for mirrorless-dead-letters.A.internal",
+		".": "but not . or ..", "..": "but not . or ..", "dead letters": "set a topic's name", "a/b": "set a topic's name",
+		strings.Repeat("x", 250): "1 to 249",
+	} {
+		for _, prefix := range []string{"", "A->B."} {
+			c := read("A->B.enabled = true", "errors.tolerance = all", prefix+key+" = "+value)
+			if !says(c.Errors, prefix+key, want) || len(c.Errors) != 1 || c.Errors[0].File != "f" || c.Errors[0].Line != 6 {
+				t.Errorf("%s%s = %q: want one error of line 6 with %q, got %v", prefix, key, value, want, c.Errors)
+			}
+		}
+		// Without dead letters nobody asks for the name.
+		if c := read("A->B.enabled = true", key+" = "+value); len(c.Errors) > 0 {
+			t.Errorf("%q without errors.tolerance: got %v, want no error", value, c.Errors)
+		}
+	}
+	for _, value := range []string{"x", "...", "Dead_letters-1.internal", strings.Repeat("x", 249)} {
+		if c := read("A->B.enabled = true", "errors.tolerance = all", key+" = "+value); len(c.Errors) > 0 {
+			t.Errorf("%q: got %v, want no error", value, c.Errors)
+		}
+	}
+}
+
 func TestServersMustBeHostsWithPorts(t *testing.T) {
 	for value, want := range map[string]string{
 		"":                       "has no servers",

@@ -20,6 +20,7 @@ func (d *document) validate(c *Config, keys []Key, r *report) {
 		s.checkLists(f)
 		s.checkOffsetSyncs(f)
 		s.checkNames(f)
+		s.checkDeadLetters(f)
 		d.checkStart(f, r)
 	}
 	d.checkAliases(enabled, r)
@@ -106,6 +107,23 @@ func (s settings) checkNames(f Flow) {
 		s.report.warn(e, "alias and separator are empty: topics keep their names, and nothing in them stops a loop; %s says the same more clearly", flow.IdentityPolicyClass)
 	} else if f.PolicyClass == flow.DefaultPolicyClass && f.Separator == "" {
 		s.report.warn(e, "without a separator names like %s cannot be read back, and a loop is not noticed", f.RemoteTopic("orders"))
+	}
+}
+
+// legalTopic are the names that Kafka takes, but for . and ..
+// (org.apache.kafka.common.internals.Topic).
+var legalTopic = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// checkDeadLetters looks at the name of the dead-letter topic where there will be
+// one. To Connect an empty name is no topic, and here there is none without.
+func (s settings) checkDeadLetters(f Flow) {
+	e, ok := s.values["errors.deadletterqueue.topic.name"]
+	switch {
+	case !ok || !f.TolerateErrors:
+	case e.value == "":
+		s.bad(e, "errors.tolerance = all needs a dead-letter topic: set a name, or remove the line for "+deadLetters(f.Source))
+	case !legalTopic.MatchString(e.value) || e.value == "." || e.value == "..":
+		s.bad(e, "set a topic's name: 1 to 249 of a-z, A-Z, 0-9, dot, underscore and hyphen, but not . or ..")
 	}
 }
 
