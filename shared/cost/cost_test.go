@@ -166,6 +166,20 @@ func TestPricesOfOnesOwnReplaceOthers(t *testing.T) {
 	}
 }
 
+func TestAFileOfPricesAloneIsOfTheRegionTheCurrencyAndTheDateOfTheOthers(t *testing.T) {
+	base := defaultPrices(t)
+	p, err := cost.ParsePrices([]byte(`{"prices": [{"name": "alarm-month", "value": 7}]}`), base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Region != base.Region || p.Currency != base.Currency || p.Date != base.Date {
+		t.Errorf("got %q, %q, %q, want %q, %q, %q", p.Region, p.Currency, p.Date, base.Region, base.Currency, base.Date)
+	}
+	if p, err = cost.ParsePrices([]byte(`{"region": "x", "currency": "EUR", "date": "2027-01-01"}`), base); err != nil || p.Region != "x" || p.Currency != "EUR" || p.Date != "2027-01-01" {
+		t.Errorf("got %q, %q, %q, %v, want those of the file", p.Region, p.Currency, p.Date, err)
+	}
+}
+
 func TestALoadThatCannotBeIsRefusedAtOnce(t *testing.T) {
 	err := cost.Load{GBPerDay: math.NaN(), Topics: -1, ActiveHours: 25, Window: -1, PollerUnits: -1, Network: "vpn", Zones: -1, Memory: 64}.Check()
 	if err == nil || strings.Count(err.Error(), "\n") != 7 {

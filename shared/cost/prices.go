@@ -2,6 +2,7 @@ package cost
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -38,8 +39,9 @@ type Prices struct {
 // DefaultPrices are those of the file prices.json of this package.
 func DefaultPrices() (Prices, error) { return ParsePrices(defaultPrices, Prices{}) }
 
-// ParsePrices reads a file of prices. Those that it leaves out are base's. A name
-// that base does not have is an error, unless base is empty.
+// ParsePrices reads a file of prices. Those that it leaves out are base's, and so
+// are region, currency and date. A name that base does not have is an error, unless
+// base is empty.
 func ParsePrices(file []byte, base Prices) (Prices, error) {
 	var p Prices
 	d := json.NewDecoder(bytes.NewReader(file))
@@ -64,6 +66,7 @@ func ParsePrices(file []byte, base Prices) (Prices, error) {
 			p.List = append(p.List, price)
 		}
 	}
+	p.Region, p.Currency, p.Date = cmp.Or(p.Region, base.Region), cmp.Or(p.Currency, base.Currency), cmp.Or(p.Date, base.Date)
 	return p, nil
 }
 
