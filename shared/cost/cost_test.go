@@ -142,6 +142,15 @@ func TestEveryPriceHasAUnitAndASource(t *testing.T) {
 	}
 }
 
+// A file in somebody's repository is no page about prices.
+func TestNoPriceIsReadInARepository(t *testing.T) {
+	for _, price := range defaultPrices(t).List {
+		if strings.Contains(price.Seen, "://git") || strings.Contains(price.Seen, "/commit/") {
+			t.Errorf("%s was read on %s, want a page, or none", price.Name, price.Seen)
+		}
+	}
+}
+
 func TestPricesOfOnesOwnReplaceOthers(t *testing.T) {
 	base := defaultPrices(t)
 	p, err := cost.ParsePrices([]byte(`{"region": "x", "prices": [{"name": "alarm-month", "value": 7}]}`), base)
