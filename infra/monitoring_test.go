@@ -107,6 +107,24 @@ func TestEveryAlarmIsOfAMetricThatIsWritten(t *testing.T) {
 	}
 }
 
+// Where nobody is to write its metric, such an alarm would never be at rest.
+func TestAnAlarmThatRingsForWantOfDataIsThereOnlyWithItsMetric(t *testing.T) {
+	alarms, _ := monitoring(t)
+	found := 0
+	for _, alarm := range alarms {
+		if !strings.Contains(alarm, "TreatMissingData: breaching") {
+			continue
+		}
+		found++
+		if !strings.Contains(alarm, "\n    Condition: HasHeartbeatMetric\n") || !strings.Contains(alarm, "MetricName: heartbeat-age-ms") {
+			t.Errorf("an alarm rings for want of data, and not by HasHeartbeatMetric:\n%s", alarm)
+		}
+	}
+	if found != 1 {
+		t.Errorf("got %d alarms that ring for want of data, want that of the heartbeat", found)
+	}
+}
+
 func TestTheDashboardShowsMetricsThatAreWritten(t *testing.T) {
 	there := written(t, config.MetricsTopics)
 	_, body := monitoring(t)

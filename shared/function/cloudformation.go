@@ -39,7 +39,8 @@ import (
 // looking for the mappings of a round that is still under way elsewhere.
 //
 // Its attributes: Source and Target, the flow's aliases; Heartbeats, "true" where it
-// emits them; FirstRound, what hindered the first round, "ok" if nothing.
+// emits them; HeartbeatMetric, "true" where their age is told, too, which an alarm
+// then waits for; FirstRound, what hindered the first round, "ok" if nothing.
 func StartTopics() {
 	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	r := &resource{logger: logger, transport: http.DefaultTransport}
@@ -154,7 +155,7 @@ type response struct {
 }
 
 // attributes are what a template can get of the resource.
-type attributes struct{ Source, Target, Heartbeats, FirstRound string }
+type attributes struct{ Source, Target, Heartbeats, HeartbeatMetric, FirstRound string }
 
 // Invoke handles a request of CloudFormation, and leaves everything else to topics.
 func (r *resource) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
@@ -204,9 +205,11 @@ func (r *resource) serve(ctx context.Context, q request) (data any, err error) {
 		if _, err := r.ready(ctx); err != nil {
 			return nil, err
 		}
+		beats := r.settings.EmitHeartbeats.Enabled
 		d := attributes{
-			Source: r.settings.Source, Target: r.settings.Target,
-			Heartbeats: strconv.FormatBool(r.settings.EmitHeartbeats.Enabled), FirstRound: "ok",
+			Source: r.settings.Source, Target: r.settings.Target, FirstRound: "ok",
+			Heartbeats:      strconv.FormatBool(beats),
+			HeartbeatMetric: strconv.FormatBool(beats && r.settings.Metrics != config.MetricsOff),
 		}
 		// What hinders a round now may be gone in a minute: no reason to take back
 		// a deployment, but to say it.

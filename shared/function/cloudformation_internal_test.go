@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mirrorless/localstack/lambdaapi"
+	"mirrorless/shared/config"
 	"mirrorless/shared/flow"
 	"mirrorless/shared/mapping"
 	"mirrorless/shared/topics"
@@ -150,7 +151,7 @@ func TestACreatedResourceRunsARoundAndSaysWhatItFound(t *testing.T) {
 				want := map[string]any{
 					"Status": "SUCCESS", "PhysicalResourceId": "arn:stack/dev/EventSources", "StackId": "arn:stack/dev",
 					"RequestId": "request-1", "LogicalResourceId": "EventSources",
-					"Data": map[string]any{"Source": "A", "Target": "B", "Heartbeats": "true", "FirstRound": c.want},
+					"Data": map[string]any{"Source": "A", "Target": "B", "Heartbeats": "true", "HeartbeatMetric": "true", "FirstRound": c.want},
 				}
 				if diff := cmp.Diff(want, a.the(t)); diff != "" {
 					t.Errorf("answer to %s (-want +got):\n%s", kind, diff)
@@ -160,6 +161,30 @@ func TestACreatedResourceRunsARoundAndSaysWhatItFound(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestTheHeartbeatsAlarmIsThereOnlyWhereTheirAgeIsTold(t *testing.T) {
+	for _, c := range []struct {
+		heartbeats bool
+		metrics    config.Metrics
+		want       string
+	}{
+		{true, config.MetricsFlow, "true"},
+		{true, config.MetricsPartitions, "true"},
+		{true, config.MetricsOff, "false"},
+		{false, config.MetricsFlow, "false"},
+	} {
+		a := &told{}
+		r := resourceOf(works, nil, a)
+		r.settings.EmitHeartbeats.Enabled, r.settings.Metrics = c.heartbeats, c.metrics
+		if _, err := r.Invoke(t.Context(), event("Create", nil)); err != nil {
+			t.Fatal(err)
+		}
+		data, _ := a.the(t)["Data"].(map[string]any)
+		if got := data["HeartbeatMetric"]; got != c.want || data["Heartbeats"] != fmt.Sprint(c.heartbeats) {
+			t.Errorf("heartbeats %t, metrics %s: got %v, want HeartbeatMetric %s", c.heartbeats, c.metrics, data, c.want)
+		}
 	}
 }
 

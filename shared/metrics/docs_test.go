@@ -74,7 +74,7 @@ The functions print their metrics as lines of CloudWatch's embedded metric forma
 	fmt.Fprintf(&b, "| `flow` (default) | `source`, `target` | %d |\n", flowWide)
 	fmt.Fprintf(&b, "| `topics` | these, and `source`, `target`, `topic` | %d more of each topic, and 1 of each group and topic |\n", byTopic)
 	fmt.Fprintf(&b, "| `partitions` | these, and `source`, `target`, `topic`, `partition` | %d more of each partition, and 1 of each group and partition |\n", byTopic)
-	b.WriteString("| `off` | | none, and the alarms see nothing |\n")
+	b.WriteString("| `off` | | none: the alarms on them see nothing, and a stack that is made so has none on the heartbeat |\n")
 	b.WriteString(`
 ` + "`topic`" + ` is the topic on the target, A.orders, as in MirrorMaker 2's MBeans. Clusters go by their aliases.
 
