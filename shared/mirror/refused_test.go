@@ -232,6 +232,25 @@ func TestDeadLettersAreReported(t *testing.T) {
 	}
 }
 
+func TestOneDeadLetterIsOneWarning(t *testing.T) {
+	w := newWorld(t, "errors.tolerance = all")
+	w.deadLetters(nil)
+	var out bytes.Buffer
+	m := mirror.New(mirror.Options{
+		Settings: w.settings, Store: w.store, Target: target.New(w.b, target.Options{}), Source: w.a, DeadLetters: w.b,
+		Logger: slog.New(slog.NewTextHandler(&out, nil)),
+	})
+	w.must(m, w.poisoned(0, 10, 4))
+	text := out.String()
+	if strings.Count(text, "level=WARN") != 1 || strings.Count(text, "record is refused and went to the dead-letter topic") != 1 {
+		t.Errorf("got\n%swant one warning, of the record that was refused", text)
+	}
+	holes, err := w.store.Holes(t.Context())
+	if err != nil || len(holes) != 1 {
+		t.Errorf("got %v, %v, want the ledger to have it all the same", holes, err)
+	}
+}
+
 func TestADeadLetterThatCannotBeWrittenStopsThePartition(t *testing.T) {
 	small := "20000"
 	for name, test := range map[string]struct {

@@ -159,6 +159,9 @@ func (m *Mirror) putHoles(ctx context.Context, lots []*lot, due func(*lot, state
 			default:
 				l.reported++
 			}
+			if h.Kind == DeadLetter {
+				continue // of which tolerate has warned, with the reason
+			}
 			m.Logger.WarnContext(ctx, "hole in what was copied", "kind", h.Kind,
 				"topic", h.Topic, "partition", h.Partition, "offset", h.From, "next", h.To, "records", h.Records)
 		}
