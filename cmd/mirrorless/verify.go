@@ -214,7 +214,7 @@ func nothingToCompare(flows []config.Flow, wanted string) error {
 	for i, f := range flows {
 		names[i] = f.String()
 	}
-	return fmt.Errorf("%s: no topic%s is to be compared; see mirrorless config for which are copied", strings.Join(names, ", "), which)
+	return fmt.Errorf("%s: no topic%s is to be compared; mirrorless plan --json lists which are copied", strings.Join(names, ", "), which)
 }
 
 func verifyFailure(err error) error {
