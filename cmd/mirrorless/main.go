@@ -96,12 +96,13 @@ func run(ctx context.Context, args []string) int {
 		return exitOK
 	}
 	exit, ok := errors.AsType[*exitError](err)
+	said := ok && exit.err == nil
 	switch {
-	case ok && exit.err == nil:
+	case ctx.Err() != nil && (said || errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
+		exit, err = &exitError{code: exitInterrupted}, errors.New("interrupted before it was done")
+	case said:
 		return exit.code
 	case ok:
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		exit = &exitError{code: exitInterrupted}
 	default:
 		exit = &exitError{code: exitFailed}
 	}
