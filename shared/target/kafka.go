@@ -295,8 +295,10 @@ func (w *wire) fetchOnce(ctx context.Context, p Partition, offset int64) (fetche
 	if err != nil {
 		return fetched{}, err
 	}
+	// Whoever waits for records asks again. A broker that waited for them would keep
+	// the other partitions waiting, which share its connection.
 	got, err := fetch.Read(ctx, w.client.Broker(int(node)), fetch.Request{
-		TopicPartition: p.TopicPartition, TopicID: p.TopicID, Offset: offset, MaxBytes: fetchBytes,
+		TopicPartition: p.TopicPartition, TopicID: p.TopicID, Offset: offset, MaxBytes: fetchBytes, MaxWait: time.Millisecond,
 	})
 	return fetched{raw: got.Raw, start: got.Start, end: got.End}, err
 }
