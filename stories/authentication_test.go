@@ -236,8 +236,8 @@ func (d *door) flowsFrom(t *testing.T, b []string, from ...access) string {
 	return path
 }
 
-// connectAs loads a file and connects to one of its clusters as the product does.
-func connectAs(ctx context.Context, t *testing.T, file, alias string) (*kgo.Client, error) {
+// loaded is a file that has no errors.
+func loaded(t *testing.T, file string) *config.Config {
 	t.Helper()
 	c, err := config.Load(file, config.Sources{ReadFile: os.ReadFile})
 	if err == nil {
@@ -246,6 +246,13 @@ func connectAs(ctx context.Context, t *testing.T, file, alias string) (*kgo.Clie
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// connectAs loads a file and connects to one of its clusters as the product does.
+func connectAs(ctx context.Context, t *testing.T, file, alias string) (*kgo.Client, error) {
+	t.Helper()
+	c := loaded(t, file)
 	found, ok := c.Cluster(alias)
 	if !ok {
 		t.Fatalf("no cluster %s in the file", alias)

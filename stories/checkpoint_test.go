@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -177,18 +176,7 @@ func TestGroupsGoOnWhereTheyWere(t *testing.T) {
 
 	// MirrorMaker 2 goes on behind the last record: nothing twice, nothing left out.
 	produce(ctx, t, atA, numbered("orders", "order-%d", 100, 103)...)
-	peer, err := in.MirrorMaker(file, filepath.Join(t.TempDir(), "mm2.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer peer.Close()
-	defer func() {
-		if t.Failed() {
-			log, _ := os.ReadFile(peer.LogFile())
-			lines := strings.SplitAfter(string(log), "\n")
-			t.Logf("MirrorMaker 2 said, at the end:\n%s", strings.Join(lines[max(0, len(lines)-20):], ""))
-		}
-	}()
+	mirrorMaker(t, in, file)
 	var orders []string
 	for i := range 103 {
 		orders = append(orders, fmt.Sprintf("order-%d", i))

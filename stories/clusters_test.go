@@ -3,6 +3,9 @@ package stories_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -63,6 +66,66 @@ func read(ctx context.Context, t testing.TB, c *kafka.Cluster, topic string, n i
 		}
 	}
 	return values
+}
+
+// everyRecord hands out the records that a topic holds now, past any proxy; or only
+// those that committed transactions wrote, up to the first that is open.
+func everyRecord(ctx context.Context, t testing.TB, c *kafka.Cluster, topic string, committed bool, each func(*kgo.Record)) {
+	t.Helper()
+	isolation, ends := kgo.ReadUncommitted(), (*kadm.Client).ListEndOffsets
+	if committed {
+		isolation, ends = kgo.ReadCommitted(), (*kadm.Client).ListCommittedOffsets
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Seeds()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords()) // one of which may be the last
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	listed, err := ends(kadm.NewClient(client), ctx, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := map[int32]int64{}
+	listed.Each(func(o kadm.ListedOffset) {
+		if o.Offset > 0 {
+			left[o.Partition] = o.Offset
+		}
+	})
+	for len(left) > 0 {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			t.Fatalf("read %s: %v", topic, err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			end, ok := left[r.Partition]
+			if ok && r.Offset < end && !r.Attrs.IsControl() {
+				each(r)
+			}
+			if r.Offset+1 >= end {
+				delete(left, r.Partition)
+			}
+		})
+	}
+}
+
+// mirrorMaker starts a MirrorMaker 2, which tells what it said last where the test
+// fails.
+func mirrorMaker(t testing.TB, in kafka.Installation, file string) *kafka.MirrorMaker {
+	t.Helper()
+	mm2, err := in.MirrorMaker(file, filepath.Join(t.TempDir(), "mm2.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			log, _ := os.ReadFile(mm2.LogFile())
+			lines := strings.SplitAfter(string(log), "\n")
+			t.Logf("MirrorMaker 2 said, at the end:\n%s", strings.Join(lines[max(0, len(lines)-20):], ""))
+		}
+		mm2.Close()
+	})
+	return mm2
 }
 
 func TestTwoClustersAreApart(t *testing.T) {

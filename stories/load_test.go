@@ -77,44 +77,24 @@ type verdict struct{ Records, Missing, Duplicated, Reordered int64 }
 // judge reads the copy of a load and counts what is wrong with it.
 func (l *load) judge(ctx context.Context, t testing.TB, c *kafka.Cluster, topic string) verdict {
 	t.Helper()
-	client := connect(t, c, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	listed, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := map[int32]int64{}
-	listed.Each(func(o kadm.ListedOffset) {
-		if o.Offset > 0 {
-			left[o.Partition] = o.Offset
-		}
-	})
 	var v verdict
 	seen := map[int32][]bool{}
 	last := map[int32]uint64{}
 	for p := range l.partitions {
 		seen[p] = make([]bool, l.next[p])
 	}
-	for len(left) > 0 {
-		fetches := client.PollFetches(ctx)
-		if err := fetches.Err(); err != nil {
-			t.Fatalf("read %s: %v", topic, err)
+	everyRecord(ctx, t, c, topic, false, func(r *kgo.Record) {
+		v.Records++
+		n := binary.BigEndian.Uint64(r.Value)
+		switch {
+		case seen[r.Partition][n]:
+			v.Duplicated++
+		case n < last[r.Partition]:
+			v.Reordered++
 		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			v.Records++
-			n := binary.BigEndian.Uint64(r.Value)
-			switch {
-			case seen[r.Partition][n]:
-				v.Duplicated++
-			case n < last[r.Partition]:
-				v.Reordered++
-			}
-			seen[r.Partition][n] = true
-			last[r.Partition] = max(last[r.Partition], n)
-			if r.Offset+1 >= left[r.Partition] {
-				delete(left, r.Partition)
-			}
-		})
-	}
+		seen[r.Partition][n] = true
+		last[r.Partition] = max(last[r.Partition], n)
+	})
 	for _, s := range seen {
 		for _, ok := range s {
 			if !ok {

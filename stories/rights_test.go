@@ -223,13 +223,7 @@ func TestEachRightIsNeededAndNoMore(t *testing.T) {
 // load begins with a file and no state.
 func (g *guarded) load(t *testing.T, file string) {
 	t.Helper()
-	c, err := config.Load(file, config.Sources{ReadFile: os.ReadFile})
-	if err == nil {
-		err = c.Err()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := loaded(t, file)
 	kept, err := embedded.Open(filepath.Join(t.TempDir(), "state"), embedded.Options{})
 	if err != nil {
 		t.Fatal(err)

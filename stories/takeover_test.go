@@ -39,11 +39,7 @@ func TestWhatIsOnBAlreadyIsTakenOver(t *testing.T) {
 			}
 		},
 		"MirrorMaker 2": func(t *testing.T, file, topic string, copied func(int64)) {
-			mm2, err := in.MirrorMaker(file, filepath.Join(t.TempDir(), "mm2.log"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer mm2.Close()
+			mm2 := mirrorMaker(t, in, file)
 			copied(3000)
 			synced(ctx, t, a, topic)
 			if err := mm2.Stop(ctx); err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"mirrorless/localstack/kafka"
@@ -25,41 +24,10 @@ type entry struct {
 // copies.
 func entries(ctx context.Context, t testing.TB, c *kafka.Cluster, topic string, committed bool) map[int32][]entry {
 	t.Helper()
-	isolation, ends := kgo.ReadUncommitted(), (*kadm.Client).ListEndOffsets
-	if committed {
-		isolation, ends = kgo.ReadCommitted(), (*kadm.Client).ListCommittedOffsets
-	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Seeds()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	listed, err := ends(kadm.NewClient(client), ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := map[int32]int64{}
-	listed.Each(func(o kadm.ListedOffset) {
-		if o.Offset > 0 {
-			left[o.Partition] = o.Offset
-		}
-	})
 	all := map[int32][]entry{}
-	for len(left) > 0 {
-		fetches := client.PollFetches(ctx)
-		if err := fetches.Err(); err != nil {
-			t.Fatalf("read %s: %v", topic, err)
-		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			if end, ok := left[r.Partition]; ok && r.Offset < end && !r.Attrs.IsControl() {
-				all[r.Partition] = append(all[r.Partition], entryOf(r))
-			}
-			if r.Offset+1 >= left[r.Partition] {
-				delete(left, r.Partition)
-			}
-		})
-	}
+	everyRecord(ctx, t, c, topic, committed, func(r *kgo.Record) {
+		all[r.Partition] = append(all[r.Partition], entryOf(r))
+	})
 	return all
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"mirrorless/localstack/kafka"
@@ -75,36 +73,7 @@ func (f *follower) seen() (int64, []string) {
 // transaction that is open now.
 func readCommitted(ctx context.Context, t testing.TB, c *kafka.Cluster, topic string) (all []*kgo.Record) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Seeds()...), kgo.ConsumeTopics(topic), kgo.KeepControlRecords(),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	listed, err := kadm.NewClient(client).ListCommittedOffsets(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := map[int32]int64{}
-	listed.Each(func(o kadm.ListedOffset) {
-		if o.Offset > 0 {
-			left[o.Partition] = o.Offset
-		}
-	})
-	for len(left) > 0 {
-		fetches := client.PollFetches(ctx)
-		if err := fetches.Err(); err != nil {
-			t.Fatalf("read %s: %v", topic, err)
-		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			if !r.Attrs.IsControl() {
-				all = append(all, r)
-			}
-			if r.Offset+1 >= left[r.Partition] {
-				delete(left, r.Partition)
-			}
-		})
-	}
+	everyRecord(ctx, t, c, topic, true, func(r *kgo.Record) { all = append(all, r) })
 	return all
 }
 
@@ -114,10 +83,7 @@ func TestReadersOfCommittedRecordsSeeEachOnceWhoeverIsKilled(t *testing.T) {
 	if !realtest.Full() {
 		t.Skip("takes minutes: make test FULL=1 runs it")
 	}
-	n, every := 120_000, 400*time.Millisecond
-	if realtest.Full() {
-		n = 600_000
-	}
+	const n, every = 600_000, 400 * time.Millisecond
 	ctx := within(t, 6*time.Minute)
 	a, b := startBoth(t, kafka.Options{}, kafka.Options{Brokers: 3, Properties: map[string]string{"min.insync.replicas": "2"}})
 	env, args := bootstraps(t)
@@ -221,18 +187,7 @@ func TestMirrorMaker2AndTransactionsTakeTurns(t *testing.T) {
 	}
 
 	write(130)
-	peer, err := in.MirrorMaker(file, filepath.Join(t.TempDir(), "mm2.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer peer.Close()
-	defer func() {
-		if t.Failed() {
-			log, _ := os.ReadFile(peer.LogFile())
-			lines := strings.SplitAfter(string(log), "\n")
-			t.Logf("MirrorMaker 2 said, at the end:\n%s", strings.Join(lines[max(0, len(lines)-20):], ""))
-		}
-	}()
+	peer := mirrorMaker(t, in, file)
 	wantAll("MirrorMaker 2")
 	stopping, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
