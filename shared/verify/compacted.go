@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"slices"
 )
@@ -214,10 +215,7 @@ func (k *keyed) settle(v *lastValues) {
 // judge says of each key that differs what became of it.
 func (k *keyed) judge(ctx context.Context) error {
 	slices.SortFunc(k.open, func(v, w lastValues) int {
-		if d := v.source.offset - w.source.offset; d != 0 {
-			return sign(d)
-		}
-		return sign(v.target.offset - w.target.offset)
+		return cmp.Or(cmp.Compare(v.source.offset, w.source.offset), cmp.Compare(v.target.offset, w.target.offset))
 	})
 	for i := range k.open {
 		if err := ctx.Err(); err != nil {
@@ -227,16 +225,6 @@ func (k *keyed) judge(ctx context.Context) error {
 	}
 	k.open = k.open[:0]
 	return nil
-}
-
-func sign(n int64) int {
-	switch {
-	case n < 0:
-		return -1
-	case n > 0:
-		return 1
-	}
-	return 0
 }
 
 func (k *keyed) finding(ctx context.Context, v *lastValues) {

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -119,7 +120,7 @@ func (s *sampler) run(ctx context.Context, ranges int, random *rand.Rand, anchor
 			return err
 		}
 	}
-	slices.SortFunc(s.sampled, func(a, b Sampled) int { return sign(a.Source.First - b.Source.First) })
+	slices.SortFunc(s.sampled, func(a, b Sampled) int { return cmp.Compare(a.Source.First, b.Source.First) })
 	return nil
 }
 

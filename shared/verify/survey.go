@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -27,14 +28,10 @@ func (v *Verification) survey(ctx context.Context, s sides) ([]*subject, error) 
 	for _, i := range []int{1, 0} {
 		r := []*reader{s.source, s.target}[i]
 		adm := kadm.NewClient(r.client)
-		ends := adm.ListEndOffsets
-		if r.committed {
-			ends = adm.ListCommittedOffsets
-		}
 		var err error
 		if all[i].topics, err = adm.ListTopics(ctx, names[i]...); err == nil {
 			if all[i].start, err = adm.ListStartOffsets(ctx, names[i]...); err == nil {
-				all[i].end, err = ends(ctx, names[i]...)
+				all[i].end, err = r.ends(ctx, names[i]...)
 			}
 		}
 		if err != nil {
@@ -108,15 +105,7 @@ func queue(topics []*subject) []*job {
 			}
 		}
 	}
-	slices.SortStableFunc(jobs, func(a, b *job) int {
-		switch x, y := a.size(), b.size(); {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(jobs, func(a, b *job) int { return cmp.Compare(b.size(), a.size()) })
 	return jobs
 }
 
@@ -166,14 +155,17 @@ func (t *subject) compaction(sides []policies, pair Pair) {
 	}
 }
 
+// ends are where the logs of topics end, as the side reads them.
+func (r *reader) ends(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
+	if r.committed {
+		return kadm.NewClient(r.client).ListCommittedOffsets(ctx, topics...)
+	}
+	return kadm.NewClient(r.client).ListEndOffsets(ctx, topics...)
+}
+
 // grown returns where the log ends now.
 func (l *brokerLog) grown(ctx context.Context) (int64, error) {
-	adm := kadm.NewClient(l.client)
-	ends := adm.ListEndOffsets
-	if l.committed {
-		ends = adm.ListCommittedOffsets
-	}
-	listed, err := ends(ctx, l.topic)
+	listed, err := l.ends(ctx, l.topic)
 	if err != nil {
 		return 0, fmt.Errorf("list offsets of %s of %s: %w", l.topic, l.name, err)
 	}

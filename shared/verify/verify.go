@@ -285,46 +285,67 @@ func (v *Verification) compareOnce(ctx context.Context, s sides, j *job) error {
 	n := j.result.Partition
 	j.result.Known, j.result.Ranges, j.result.Sampled = 0, nil, nil
 	j.take(newLedger(n, v.Findings))
-	source := &brokerLog{reader: s.source, place: place{j.subject.Source, n}, id: j.sourceID, last: j.result.SourceEnd}
-	target := &brokerLog{reader: s.target, place: place{j.subject.Target, n}, id: j.targetID, last: j.result.TargetEnd}
-	var notTarget, notSource string
+	p := pair{
+		source: &brokerLog{reader: s.source, place: place{j.subject.Source, n}, id: j.sourceID, last: j.result.SourceEnd},
+		target: &brokerLog{reader: s.target, place: place{j.subject.Target, n}, id: j.targetID, last: j.result.TargetEnd},
+		ledger: newLedger(n, v.Findings),
+	}
 	switch {
 	case j.result.TargetStart > 0:
-		notTarget = "expired on " + v.Target.Name
+		p.notTarget = "expired on " + v.Target.Name
 	case v.FromLatest:
-		notTarget = "perhaps from before the copy began (auto.offset.reset = latest)"
+		p.notTarget = "perhaps from before the copy began (auto.offset.reset = latest)"
 	}
 	if j.result.SourceStart > 0 {
-		notSource = "expired on " + v.Source.Name
+		p.notSource = "expired on " + v.Source.Name
 	}
-	if j.subject.Compared == ByKey {
-		k := &keyed{
-			source:    keyedSide{log: source, start: j.result.SourceStart, grown: source.grown, passed: v.passed},
-			target:    keyedSide{log: target, start: j.result.TargetStart, grown: target.grown, passed: v.passed},
-			notTarget: notTarget, notSource: notSource, limit: v.keys, ledger: newLedger(n, v.Findings),
-		}
-		err := k.run(ctx)
-		j.take(k.ledger)
-		j.noTimestamp, j.appended, j.unkeyed, j.unbalanced = k.noTimestamp, k.appended, k.unkeyed, !k.balanced()
-		return err
+	switch {
+	case j.subject.Compared == ByKey:
+		return v.compareKeys(ctx, j, p)
+	case v.Sample != nil && !v.Sample.small(&j.result):
+		return v.compareSample(ctx, j, p)
 	}
-	if v.Sample != nil && !v.Sample.small(&j.result) {
-		sm := &sampler{
-			source: source, sourceStart: j.result.SourceStart, sourceEnd: j.result.SourceEnd,
-			target: target, targetStart: j.result.TargetStart, targetEnd: j.result.TargetEnd,
-			targetName: v.Target.Name, ledger: newLedger(n, v.Findings), passed: v.passed,
-		}
-		err := sm.run(ctx, v.Sample.Ranges, v.Sample.random(j.subject.Source, n), notTarget == "" && notSource == "")
-		j.take(sm.ledger)
-		j.noTimestamp, j.appended, j.unbalanced = sm.noTimestamp, sm.appended, !sm.ledger.counts.balanced()
-		j.result.Sampled = sm.sampled
-		return err
+	return v.compareRecords(ctx, j, p)
+}
+
+// pair is the two sides of a partition, and where the findings go.
+type pair struct {
+	source, target       *brokerLog
+	notTarget, notSource string // why records may be on one side only, as in comparison
+	ledger               *ledger
+}
+
+func (v *Verification) compareKeys(ctx context.Context, j *job, p pair) error {
+	k := &keyed{
+		source:    keyedSide{log: p.source, start: j.result.SourceStart, grown: p.source.grown, passed: v.passed},
+		target:    keyedSide{log: p.target, start: j.result.TargetStart, grown: p.target.grown, passed: v.passed},
+		notTarget: p.notTarget, notSource: p.notSource, limit: v.keys, ledger: p.ledger,
 	}
-	c := &comparison{ledger: newLedger(n, v.Findings), notTarget: notTarget, notSource: notSource}
+	err := k.run(ctx)
+	j.take(p.ledger)
+	j.noTimestamp, j.appended, j.unkeyed, j.unbalanced = k.noTimestamp, k.appended, k.unkeyed, !k.balanced()
+	return err
+}
+
+func (v *Verification) compareSample(ctx context.Context, j *job, p pair) error {
+	sm := &sampler{
+		source: p.source, sourceStart: j.result.SourceStart, sourceEnd: j.result.SourceEnd,
+		target: p.target, targetStart: j.result.TargetStart, targetEnd: j.result.TargetEnd,
+		targetName: v.Target.Name, ledger: p.ledger, passed: v.passed,
+	}
+	err := sm.run(ctx, v.Sample.Ranges, v.Sample.random(j.subject.Source, j.result.Partition), p.notTarget == "" && p.notSource == "")
+	j.take(p.ledger)
+	j.noTimestamp, j.appended, j.unbalanced = sm.noTimestamp, sm.appended, !p.ledger.counts.balanced()
+	j.result.Sampled = sm.sampled
+	return err
+}
+
+func (v *Verification) compareRecords(ctx context.Context, j *job, p pair) error {
+	c := &comparison{ledger: p.ledger, notTarget: p.notTarget, notSource: p.notSource}
 	fromSource, fromTarget := j.result.SourceStart, j.result.TargetStart
 	if v.Keep {
 		c.proof = newProof(v.length)
-		ranges, unprovable, err := v.resume(ctx, source, target, j)
+		ranges, unprovable, err := v.resume(ctx, p.source, p.target, j)
 		if err != nil {
 			return err
 		}
@@ -333,20 +354,20 @@ func (v *Verification) compareOnce(ctx context.Context, s sides, j *job) error {
 			c.resumed, c.proof.ranges = true, ranges
 			j.result.Known = int64(len(ranges)) * v.length
 			c.ledger.resume(j.result.Known, unprovable)
-			if err := c.recall(ctx, source, last.Source); err != nil {
+			if err := c.recall(ctx, p.source, last.Source); err != nil {
 				return err
 			}
 			v.passed(last.Source.Last + 1 - fromSource + last.Target.Last + 1 - fromTarget)
 			fromSource, fromTarget = last.Source.Last+1, last.Target.Last+1
 		}
 	}
-	a := openStream(ctx, source, fromSource, v.passed)
+	a := openStream(ctx, p.source, fromSource, v.passed)
 	defer a.close()
-	b := openStream(ctx, target, fromTarget, v.passed)
+	b := openStream(ctx, p.target, fromTarget, v.passed)
 	defer b.close()
 	c.source, c.target = a, b
 	err := c.run(ctx)
-	j.take(c.ledger)
+	j.take(p.ledger)
 	if c.proof != nil {
 		c.proof.close()
 		j.result.Ranges = c.proof.ranges
