@@ -31,10 +31,6 @@ type committed struct {
 	metadata string
 }
 
-// ownGroups begins the consumer groups of event sources: they are replication's
-// own, no application's.
-const ownGroups = "mirrorless/"
-
 // groupsAtOnce bounds how many groups are worked on at a time: their offsets are
 // asked for in one request to each coordinator, and are in memory together.
 const groupsAtOnce = 250
@@ -88,7 +84,7 @@ func (r *round) listGroups(ctx context.Context) []string {
 	listed, err := kadm.NewClient(r.Source).ListGroups(ctx)
 	groups := []string{}
 	for name, g := range listed {
-		if isConsumer(g) && !strings.HasPrefix(name, ownGroups) && r.Settings.GroupFilter.Match(name) {
+		if isConsumer(g) && !strings.HasPrefix(name, flow.OwnGroups) && r.Settings.GroupFilter.Match(name) {
 			groups = append(groups, name)
 		}
 	}

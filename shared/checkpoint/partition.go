@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"mirrorless/shared/flow"
 	"mirrorless/shared/offsets"
@@ -107,16 +108,15 @@ func (r *round) prepare(ctx context.Context, lowest map[flow.TopicPartition]int6
 		}
 	}
 	errs := make([]error, len(wanting))
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, loads)
+	var loading errgroup.Group
+	loading.SetLimit(loads)
 	for i, tp := range wanting {
-		slots <- struct{}{}
-		wg.Go(func() {
+		loading.Go(func() error {
 			errs[i] = ready[tp].load(ctx, r.Store, tp)
-			<-slots
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = loading.Wait()
 	for i, err := range errs {
 		if err != nil {
 			delete(ready, wanting[i])

@@ -6,8 +6,9 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"mirrorless/shared/flow"
 	"mirrorless/shared/offsets"
@@ -22,13 +23,14 @@ const pruneEvery = time.Hour
 // target, all but the last: groups in or before it go on at the target's log start,
 // and not where the next chunk begins.
 func (r *round) prune(ctx context.Context) {
-	names := map[string]bool{}
+	names, candidates := map[string]bool{}, []flow.TopicPartition{}
 	for tp, pos := range r.positions {
 		if spilled(pos) {
 			names[r.remotes[tp.Topic]] = true
+			candidates = append(candidates, tp)
 		}
 	}
-	if len(names) == 0 {
+	if len(candidates) == 0 {
 		return
 	}
 	targets, err := r.describeTargets(ctx, slices.Sorted(maps.Keys(names)))
@@ -36,31 +38,28 @@ func (r *round) prune(ctx context.Context) {
 		r.fail(err)
 		return
 	}
-	remotes := map[flow.TopicPartition]flow.TopicPartition{}
 	var asked []flow.TopicPartition
-	for tp, pos := range r.positions {
-		if to := r.remote(tp); spilled(pos) && to.Partition < targets[to.Topic].partitions {
-			remotes[tp] = to
+	for _, tp := range candidates {
+		if to := r.remote(tp); to.Partition < targets[to.Topic].partitions {
 			asked = append(asked, to)
 		}
 	}
 	starts := r.listOffsets(ctx, asked, earliest)
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, loads)
-	for tp, to := range remotes {
-		start, ok := starts[to]
-		if !ok || start == 0 {
+	var pruning errgroup.Group
+	pruning.SetLimit(loads)
+	for _, tp := range candidates {
+		start := starts[r.remote(tp)] // 0 where it is not known
+		if start == 0 {
 			continue
 		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
+		pruning.Go(func() error {
 			if err := r.pruneOne(ctx, tp, start); err != nil {
 				r.fail(fmt.Errorf("prune the run map of %s: %w", tp, err))
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = pruning.Wait()
 }
 
 // spilled reports whether chunks of a position's runs may be in the store.

@@ -29,6 +29,10 @@ import (
 // arrow stands between the aliases of a flow, in property keys and in logs.
 const arrow = "->"
 
+// OwnGroups begins the consumer groups of event sources: they are replication's own,
+// and no application's.
+const OwnGroups = "mirrorless/"
+
 // Flow is a direction of replication between two cluster aliases.
 type Flow struct {
 	Source string // alias of the cluster that is read

@@ -73,10 +73,6 @@ const (
 // settled reports that a mapping is not on its way to another state.
 func (s EventSource) settled() bool { return s.State == StateEnabled || s.State == StateDisabled }
 
-// groupPrefix is what groups of event sources begin with; it makes them
-// recognisable, for they are nobody's application.
-const groupPrefix = "mirrorless/"
-
 // mostGroup is the length that Lambda allows a consumer group id to have.
 const mostGroup = 200
 
@@ -92,7 +88,7 @@ func Group(stack string, f flow.Flow, topic string) string {
 }
 
 func groupOf(stack string, f flow.Flow) string {
-	return groupPrefix + stack + "/" + f.Source + "/" + f.Target + "/"
+	return flow.OwnGroups + stack + "/" + f.Source + "/" + f.Target + "/"
 }
 
 // ours reports whether a mapping is one of this flow's.

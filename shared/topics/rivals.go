@@ -42,53 +42,57 @@ func (t *Topics) observeRivals(ctx context.Context, o *observation) {
 func (t *Topics) rivals(ctx context.Context, topics []topic) (map[string]string, error) {
 	ctx, cancel := t.source.bounded(ctx)
 	defer cancel()
-	describe, topicOf := kmsg.NewPtrDescribeGroupsRequest(), map[string]string{}
-	var names map[string]string
-	for _, shard := range t.source.client.RequestSharded(ctx, kmsg.NewPtrListGroupsRequest()) {
-		if shard.Err != nil {
-			if isAuthorization(shard.Err) {
-				continue
+	others := map[string]string{} // groups by how they name the topic
+	err := eachAnswer(ctx, t.source, kmsg.NewPtrListGroupsRequest(), func(resp *kmsg.ListGroupsResponse) {
+		for _, g := range resp.Groups {
+			if name, ok := t.rules.rival(g.Group); ok {
+				others[g.Group] = name
 			}
-			return nil, cause(ctx, shard.Err)
 		}
-		for _, g := range shard.Resp.(*kmsg.ListGroupsResponse).Groups {
-			last, ok := t.rules.rival(g.Group)
-			if !ok {
-				continue
-			}
-			if names == nil {
-				names = groupNames(topics)
-			}
-			if topic, ok := names[last]; ok {
-				describe.Groups = append(describe.Groups, g.Group)
-				topicOf[g.Group] = topic
-			}
+	})
+	if err != nil || len(others) == 0 {
+		return nil, err
+	}
+	describe, names := kmsg.NewPtrDescribeGroupsRequest(), groupNames(topics)
+	for group, name := range others {
+		if names[name] != "" {
+			describe.Groups = append(describe.Groups, group)
 		}
 	}
 	if len(describe.Groups) == 0 {
 		return nil, nil
 	}
 	found := map[string]string{}
-	for _, shard := range t.source.client.RequestSharded(ctx, describe) {
-		if shard.Err != nil {
-			if isAuthorization(shard.Err) {
-				continue
-			}
-			return nil, cause(ctx, shard.Err)
-		}
-		for _, g := range shard.Resp.(*kmsg.DescribeGroupsResponse).Groups {
+	err = eachAnswer(ctx, t.source, describe, func(resp *kmsg.DescribeGroupsResponse) {
+		for _, g := range resp.Groups {
 			if len(g.Members) > 0 {
-				found[topicOf[g.Group]] = g.Group
+				found[names[others[g.Group]]] = g.Group
 			}
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	return found, nil
+}
+
+// eachAnswer hands out what each broker answers. What it may not tell is left out.
+func eachAnswer[R kmsg.Response](ctx context.Context, c cluster, req kmsg.Request, each func(R)) error {
+	for _, shard := range c.client.RequestSharded(ctx, req) {
+		switch {
+		case shard.Err == nil:
+			each(shard.Resp.(R))
+		case !isAuthorization(shard.Err):
+			return cause(ctx, shard.Err)
+		}
+	}
+	return nil
 }
 
 // rival reports whether a group is that of another deployment's event source of
 // this flow, and how it names the topic.
 func (r rules) rival(group string) (topic string, ok bool) {
-	rest, ours := strings.CutPrefix(group, groupPrefix)
+	rest, ours := strings.CutPrefix(group, flow.OwnGroups)
 	stack, rest, _ := strings.Cut(rest, "/")
 	topic, ok = strings.CutPrefix(rest, r.settings.Source+"/"+r.settings.Target+"/")
 	return topic, ok && ours && stack != r.stack
