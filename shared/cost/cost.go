@@ -28,7 +28,7 @@ const MegabytesOfProcessor = 1769
 // function of so much memory, if it does nothing but that: whole milliseconds. More
 // than one processor is of no use here.
 func Duration(processor time.Duration, megabytes int) time.Duration {
-	billed := float64(processor) * MegabytesOfProcessor / float64(min(megabytes, MegabytesOfProcessor))
+	billed := float64(processor) * stretch(megabytes)
 	return time.Duration(math.Ceil(billed/float64(time.Millisecond))) * time.Millisecond
 }
 
@@ -125,7 +125,7 @@ func Mirrorless(load Load, prices Prices) Bill {
 		}
 	}
 
-	seconds := invocations*(m.PerInvocation.Seconds()*share(memory)+m.Waiting.Seconds()) + gb*m.PerGB.Seconds()*share(memory)
+	seconds := invocations*(m.PerInvocation.Seconds()*stretch(memory)+m.Waiting.Seconds()) + gb*m.PerGB.Seconds()*stretch(memory)
 	gbSeconds := seconds * float64(memory) / 1024
 	add(gbSeconds*prices.of("lambda-gb-second-arm64"), "mirror: time", "%s GB-seconds of %d MB", amount(gbSeconds), memory)
 	add(invocations*prices.of("lambda-request"), "mirror: invocations", "%s", amount(invocations))
@@ -174,7 +174,9 @@ func invocationsPerDay(load Load, window time.Duration, m Measurement) float64 {
 	return max(full, slow) + beats
 }
 
-func share(megabytes int) float64 {
+// stretch is how much longer a function with so much memory takes than one that has
+// a processor.
+func stretch(megabytes int) float64 {
 	return MegabytesOfProcessor / float64(min(megabytes, MegabytesOfProcessor))
 }
 

@@ -39,8 +39,8 @@ type Measurement struct {
 }
 
 // Measured is what BenchmarkInvocation in stories printed (testdata/invocations.txt:
-// of mirror, the mean at all sizes of memory), and what is counted in the code and in infra/. The figure of MirrorMaker 2 is that of
-// BenchmarkAgainstMirrorMaker2.
+// of mirror, the mean at all sizes of memory), and what is counted in the code and in
+// infra/. The figure of MirrorMaker 2 is that of BenchmarkAgainstMirrorMaker2.
 func Measured() Measurement {
 	return Measurement{
 		PerGB: 8200 * time.Millisecond, PerInvocation: 2200 * time.Microsecond,

@@ -95,19 +95,17 @@ func (w *Writer) Mirrored(r mirror.Report) {
 // copied adds up what was copied. Durations of no record are left out, unless all
 // is to be there.
 func (w *Writer) copied(p *page, r mirror.Report, all bool) {
-	sums := map[entity]mirror.Copied{}
-	order := []entity{flowWide}
+	sums := perEntity[mirror.Copied]{}
+	sums.of(flowWide)
 	for _, c := range r.Partitions {
 		for _, e := range w.entities(flow.TopicPartition{Topic: c.Remote, Partition: c.Partition}, "") {
-			if _, ok := sums[e]; !ok && e != flowWide {
-				order = append(order, e)
-			}
-			sums[e] = add(sums[e], c)
+			sum := sums.of(e)
+			*sum = add(*sum, c)
 		}
 	}
 	seconds := max(r.Took, time.Millisecond).Seconds()
-	for _, e := range order {
-		c := sums[e]
+	for _, e := range sums.order {
+		c := sums.of(e)
 		p.add(e, recordCount, float64(c.Records))
 		p.add(e, recordRate, rounded(float64(c.Records)/seconds))
 		p.add(e, byteCountOfValues, float64(c.ValueBytes))
@@ -171,37 +169,31 @@ func (w *Writer) first() bool {
 }
 
 func (w *Writer) lags(p *page, lags []checkpoint.Lag) {
-	sums := map[entity]int64{}
-	order := []entity{flowWide}
+	sums := perEntity[int64]{}
+	sums.of(flowWide)
 	for _, l := range lags {
 		for _, e := range w.entities(flow.TopicPartition{Topic: l.Remote, Partition: l.Partition}, "") {
-			if _, ok := sums[e]; !ok && e != flowWide {
-				order = append(order, e)
-			}
-			sums[e] += l.Offsets
+			*sums.of(e) += l.Offsets
 		}
 	}
-	for _, e := range order {
-		p.add(e, offsetLag, float64(sums[e]))
+	for _, e := range sums.order {
+		p.add(e, offsetLag, float64(*sums.of(e)))
 	}
 }
 
 func (w *Writer) checkpoints(p *page, written []checkpoint.Latency, all bool) {
-	spreads := map[entity]mirror.Spread{}
-	var order []entity
+	spreads := perEntity[mirror.Spread]{}
 	if all {
-		order, spreads[flowWide] = []entity{flowWide}, mirror.Spread{}
+		spreads.of(flowWide)
 	}
 	for _, c := range written {
 		for _, e := range w.entities(c.TopicPartition, c.Group) {
-			if _, ok := spreads[e]; !ok {
-				order = append(order, e)
-			}
-			spreads[e] = spreads[e].Add(mirror.Spread{Least: c.Took, Most: c.Took, Sum: c.Took, N: 1})
+			spread := spreads.of(e)
+			*spread = spread.Add(mirror.Spread{Least: c.Took, Most: c.Took, Sum: c.Took, N: 1})
 		}
 	}
-	for _, e := range order {
-		p.add(e, checkpointLatency, values(spreads[e])...)
+	for _, e := range spreads.order {
+		p.add(e, checkpointLatency, values(*spreads.of(e))...)
 	}
 }
 
@@ -234,11 +226,26 @@ func (w *Writer) entities(tp flow.TopicPartition, group string) []entity {
 	return []entity{flowWide}
 }
 
-// page is what is written at once: a line for each entity.
-type page struct {
-	order   []entity
-	samples map[entity][]sample
+// perEntity has something of each entity, in the order in which they came.
+type perEntity[T any] struct {
+	order []entity
+	all   map[entity]*T
 }
+
+// of is the entity's, zero at first.
+func (p *perEntity[T]) of(e entity) *T {
+	if p.all == nil {
+		p.all = map[entity]*T{}
+	}
+	if p.all[e] == nil {
+		p.order = append(p.order, e)
+		p.all[e] = new(T)
+	}
+	return p.all[e]
+}
+
+// page is what is written at once: a line for each entity.
+type page struct{ perEntity[[]sample] }
 
 type sample struct {
 	name   string
@@ -246,13 +253,8 @@ type sample struct {
 }
 
 func (p *page) add(e entity, name string, values ...float64) {
-	if p.samples == nil {
-		p.samples = map[entity][]sample{}
-	}
-	if _, ok := p.samples[e]; !ok {
-		p.order = append(p.order, e)
-	}
-	p.samples[e] = append(p.samples[e], sample{name, values})
+	samples := p.of(e)
+	*samples = append(*samples, sample{name, values})
 }
 
 // The format's objects.
@@ -277,7 +279,7 @@ func (w *Writer) write(p page) {
 	for _, e := range p.order {
 		names, document := w.dimensions(e)
 		d := directive{Namespace: Namespace, Dimensions: [][]string{names}}
-		for _, s := range p.samples[e] {
+		for _, s := range *p.of(e) {
 			d.Metrics = append(d.Metrics, definition{s.name, w.units[s.name]})
 			document[s.name] = s.values
 			if len(s.values) == 1 {

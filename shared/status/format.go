@@ -94,3 +94,11 @@ func counted(n int64, what string) string {
 	}
 	return Count(n) + " " + what
 }
+
+// are begins a sentence about so many.
+func are(n int64, what string) string {
+	if n == 1 {
+		return counted(n, what) + " is"
+	}
+	return counted(n, what) + " are"
+}

@@ -167,11 +167,7 @@ func (f *facts) notes(r Report) []string {
 		notes[len(notes)-1] += ")"
 	}
 	if f.troubled > 0 {
-		is := " are"
-		if f.troubled == 1 {
-			is = " is"
-		}
-		note := counted(int64(f.troubled), "event source") + is + " not at work (" + f.trouble
+		note := are(int64(f.troubled), "event source") + " not at work (" + f.trouble
 		if f.troubled > 1 {
 			note += "; …"
 		}
@@ -184,22 +180,14 @@ func (f *facts) notes(r Report) []string {
 		notes = append(notes, fmt.Sprintf("%s fails (%s)", name, f.short(r.Functions[name].Error)))
 	}
 	if f.holes > 0 {
-		is := " are"
-		if f.holes == 1 {
-			is = " is"
-		}
-		note := counted(int64(f.holes), "hole") + is + " recorded"
+		note := are(int64(f.holes), "hole") + " recorded"
 		if f.records >= 0 {
 			note += " (" + counted(f.records, "record") + ")"
 		}
 		notes = append(notes, note)
 	}
 	if f.twice > 0 {
-		is := " are"
-		if f.twice == 1 {
-			is = " is"
-		}
-		notes = append(notes, counted(f.twice, "record")+is+" on "+b+" twice")
+		notes = append(notes, are(f.twice, "record")+" on "+b+" twice")
 	}
 	if f.unprepared > 0 && r.Source.Error == "" {
 		notes = append(notes, share(f.unprepared, f.partitions)+" not prepared yet")
