@@ -143,10 +143,8 @@ func (m *Mirror) Handle(ctx context.Context, payload []byte) ([]byte, error) {
 		return nil, fmt.Errorf("decode event: %w", err)
 	}
 	lots := split(event.Records)
-	ctx, cancel := earlier(ctx, answering)
+	ctx, work, cancel := inTime(ctx)
 	defer cancel()
-	work, stop := earlier(ctx, margin)
-	defer stop()
 
 	m.begin(lots)
 	for _, l := range lots {
@@ -155,6 +153,17 @@ func (m *Mirror) Handle(ctx context.Context, payload []byte) ([]byte, error) {
 	m.copy(ctx, work, lots)
 	m.observe(lots)
 	return m.answer(ctx, lots)
+}
+
+// inTime divides an invocation's time: work ends before remembering does, and that
+// before ctx.
+func inTime(ctx context.Context) (remembering, work context.Context, cancel context.CancelFunc) {
+	remembering, cancelAll := earlier(ctx, answering)
+	work, cancelWork := earlier(remembering, margin)
+	return remembering, work, func() {
+		cancelWork()
+		cancelAll()
+	}
 }
 
 // earlier ends before ctx does, by d, or by a quarter of what is left.

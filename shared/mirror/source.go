@@ -34,7 +34,7 @@ type source struct {
 	leaders   map[flow.TopicPartition]int32
 	hidden    map[string]bool // topics that the source does not let us see
 	answered  bool            // at least once
-	questions int             // in a row that were not answered
+	questions int             // that were not answered
 	dark      time.Time       // no question before this time
 	unhelpful error           // why
 }
@@ -159,8 +159,8 @@ func (s *source) forget(tp flow.TopicPartition) {
 
 // read returns what the source has of a partition from an offset on. It asks
 // again for readFor where that may help. Errors: kerr.OffsetOutOfRange,
-// [errOutOfReach], [errNewTopic], [errHidden], the context's, or another one, after which the
-// source is to be asked again later.
+// [errOutOfReach], [errNewTopic], [errHidden], the context's, or another one, after
+// which the source is to be asked again later.
 func (s *source) read(ctx context.Context, q question, offset int64) (fetch.Response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readFor, fmt.Errorf("no answer within %s", readFor))
 	defer cancel()

@@ -44,10 +44,8 @@ func (m *Mirror) Sweep(ctx context.Context) error {
 		return nil
 	}
 	s.next = now.Add(sweepEvery)
-	ctx, cancel := earlier(ctx, answering)
+	ctx, work, cancel := inTime(ctx)
 	defer cancel()
-	work, stop := earlier(ctx, margin)
-	defer stop()
 	lots, err := m.overlooked(work, now)
 	if err != nil {
 		return fmt.Errorf("look for records that no event brings: %w", err)

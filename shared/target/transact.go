@@ -184,8 +184,8 @@ func (a *transaction) positionAfter(n int) part {
 	}
 }
 
-// book moves the cursor past the next n records, which are committed from base
-// on, and past the marker behind them.
+// book moves the cursor past the next n records, which are committed from the
+// answer's base on, and past the marker behind them.
 func (a *transaction) book(ans answer, n int) {
 	out, base := &a.out, ans.base
 	if !a.skewed {
