@@ -118,7 +118,6 @@ func runFile(ctx context.Context, out, logs io.Writer, file string, o runOptions
 			if s.Binaries, err = binaries(c, o.binaries, file, dir, kept.Table(f), f, r.logs); err != nil {
 				return errors.Join(err, r.stop())
 			}
-			s.Binaries.Metrics = metrics
 		}
 		if err := r.start(ctx, s); err != nil {
 			return errors.Join(err, r.stop())

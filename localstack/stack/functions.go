@@ -109,20 +109,19 @@ type Binaries struct {
 	Env map[string]string
 	// Logs takes what the functions print, but for their metrics.
 	Logs io.Writer
-	// Metrics takes these; they are discarded if nil.
-	Metrics io.Writer
 }
 
-// Bootstraps runs the functions as processes behind Lambda's Runtime API.
-func Bootstraps(b Binaries) (*Processes, error) {
-	if b.Metrics == nil {
-		b.Metrics = io.Discard
+// Bootstraps runs the functions as processes behind Lambda's Runtime API. Their
+// metrics go to metrics, or nowhere if that is nil.
+func Bootstraps(b Binaries, metrics io.Writer) (*Processes, error) {
+	if metrics == nil {
+		metrics = io.Discard
 	}
 	p := &Processes{functions: map[string]*runtimeapi.Function{}}
 	for name, timeout := range timeouts {
 		f, err := runtimeapi.Start(runtimeapi.Options{
 			Path: filepath.Join(b.Dir, name, "bootstrap"), Name: name, Env: maps.Clone(b.Env), Timeout: timeout,
-			MemoryMB: 512, Logs: b.Logs, Metrics: b.Metrics,
+			MemoryMB: 512, Logs: b.Logs, Metrics: metrics,
 		})
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("start function %s: %w; build it with make build", name, err), p.Close())

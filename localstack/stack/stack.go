@@ -42,7 +42,7 @@ type Options struct {
 	// Binaries, if not nil, are run instead of the functions' code in this process.
 	Binaries *Binaries
 	// Metrics takes the functions' metrics, in lines of CloudWatch's embedded metric
-	// format; with Binaries, that is for these to say.
+	// format; nobody wants them if nil.
 	Metrics io.Writer
 	Logger  *slog.Logger
 	// ClientOptions are applied to every Kafka client of this process last.
@@ -101,7 +101,7 @@ func (s *Stack) setUp() (err error) {
 	}
 	b := *s.o.Binaries
 	b.Env = s.api.env(b.Env)
-	if s.functions, err = Bootstraps(b); err != nil {
+	if s.functions, err = Bootstraps(b, s.o.Metrics); err != nil {
 		s.api.close()
 	}
 	return err
