@@ -1,35 +1,18 @@
 package config_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
+	"mirrorless/docs/docstest"
 	"mirrorless/shared/config"
 )
 
 //go:generate go test -run TestDocumentationIsCurrent -update .
 
-var update = flag.Bool("update", false, "write docs/configuration.md anew")
-
-const documentation = "../../docs/configuration.md"
-
 func TestDocumentationIsCurrent(t *testing.T) {
-	want := document()
-	if *update {
-		if err := os.WriteFile(documentation, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(documentation)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Error("docs/configuration.md is not what the key table says: run go generate ./shared/config")
-	}
+	docstest.Current(t, "configuration.md", document())
 }
 
 func TestEveryKeyIsDocumented(t *testing.T) {

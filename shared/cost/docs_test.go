@@ -2,16 +2,15 @@ package cost_test
 
 import (
 	_ "embed"
-	"flag"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"mirrorless/docs/docstest"
 	"mirrorless/shared/cost"
 	"mirrorless/shared/metrics"
 )
@@ -21,24 +20,8 @@ import (
 //go:embed testdata/invocations.txt
 var printed string
 
-var update = flag.Bool("update", false, "write docs/cost.md anew")
-
-const page = "../../docs/cost.md"
-
 func TestTheCostPageIsCurrent(t *testing.T) {
-	want := document(t)
-	if *update {
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Error("docs/cost.md is not what shared/cost computes: run go generate ./shared/cost")
-	}
+	docstest.Current(t, "cost.md", document(t))
 }
 
 // examples are the loads of the page.

@@ -1,36 +1,19 @@
 package metrics_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
+	"mirrorless/docs/docstest"
 	"mirrorless/shared/config"
 	"mirrorless/shared/metrics"
 )
 
 //go:generate go test -run TestDocumentationIsCurrent -update .
 
-var update = flag.Bool("update", false, "write docs/metrics.md anew")
-
-const documentation = "../../docs/metrics.md"
-
 func TestDocumentationIsCurrent(t *testing.T) {
-	want := page()
-	if *update {
-		if err := os.WriteFile(documentation, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(documentation)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Error("docs/metrics.md is not what the table says: run go generate ./shared/metrics")
-	}
+	docstest.Current(t, "metrics.md", page())
 }
 
 func TestEveryMetricIsDocumented(t *testing.T) {
