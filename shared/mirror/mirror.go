@@ -82,6 +82,7 @@ type Mirror struct {
 type memory struct {
 	pos  state.Position
 	open openRuns
+	at   time.Time // when that was
 }
 
 // New returns a Mirror. It makes no request.
