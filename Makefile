@@ -60,7 +60,7 @@ test-unit: ## Run the tests that need only Go (RACE=-race for the race detector)
 
 # Stories that "make test" has no time for; "make test-more" runs them.
 MORE := TestAFunctionsLife TestATargetUnderPressureTakesEachRecordOnce TestEachRightIsNeededAndNoMore \
-	TestWhatIsOnBAlreadyIsTakenOver TestDeploymentsAndMirrorMaker2TakeTurns TestWhatAnEventCannotCarryIsCopied TestACommittedReadCopiesNothingThatWasAborted \
+	TestWhatIsOnBAlreadyIsTakenOver TestWhatAnEventCannotCarryIsCopied TestACommittedReadCopiesNothingThatWasAborted \
 	TestVerifySaysWhereEachFaultIs
 space := $(subst ,, )
 MORE_PATTERN := ^($(subst $(space),|,$(strip $(MORE))))$$

@@ -11,7 +11,6 @@ import (
 
 	"mirrorless/localstack/kafka"
 	"mirrorless/localstack/kafka/kafkatest"
-	"mirrorless/shared/mm2"
 )
 
 // TestWhatIsOnBAlreadyIsTakenOver lets somebody else copy first: a run whose state
@@ -65,81 +64,6 @@ func TestWhatIsOnBAlreadyIsTakenOver(t *testing.T) {
 			l.wantWhole(ctx, t, b, "A."+topic)
 		})
 	}
-}
-
-// TestDeploymentsAndMirrorMaker2TakeTurns goes back and forth between two
-// deployments, each with a state of its own, and MirrorMaker 2. One of the turns
-// ends by SIGKILL.
-func TestDeploymentsAndMirrorMaker2TakeTurns(t *testing.T) {
-	ctx := within(t, 4*time.Minute)
-	a, b := startBoth(t, kafka.Options{}, kafka.Options{})
-	in := kafkatest.Find(t)
-	onB := connect(t, b, kgo.MetadataMinAge(20*time.Millisecond))
-	create(ctx, t, connect(t, a), 3, nil, "orders")
-	l := newLoad(t, a, "orders", 3, 200)
-	settings := []string{
-		"clusters = A, B", "A.bootstrap.servers = $A", "B.bootstrap.servers = $B", "A->B.enabled = true", "A->B.topics = orders",
-		"B.offset.flush.interval.ms = 500", "offset.flush.interval.ms = 500", "emit.checkpoints.interval.seconds = 1", "refresh.topics.interval.seconds = 2",
-		"replication.factor = 1", "checkpoints.topic.replication.factor = 1", "heartbeats.topic.replication.factor = 1",
-		"offset-syncs.topic.replication.factor = 1", "offset.storage.replication.factor = 1",
-		"status.storage.replication.factor = 1", "config.storage.replication.factor = 1",
-	}
-	first, second := properties(t, a, b, settings...), properties(t, a, b, settings...)
-	const each = 1500
-	var written int64
-	more := func() {
-		t.Helper()
-		l.write(ctx, t, each)
-		written += each
-	}
-	copied := func(who string) {
-		t.Helper()
-		eventually(ctx, t, "the copies of "+who, func() bool { return exists(ctx, t, onB, "A.orders") && ends(ctx, t, onB, "A.orders") >= written })
-		eventually(ctx, t, "the positions of "+who, func() bool { return positioned(ctx, t, b, "orders") >= written })
-	}
-	ours := func(who, file string) *running {
-		t.Helper()
-		more()
-		r := run(t, nil, file)
-		copied(who)
-		return r
-	}
-
-	r := ours("the first deployment", first)
-	synced(ctx, t, a, "orders")
-	r.stop(t)
-	ours("the second one", second).stop(t)
-	l.wantWhole(ctx, t, b, "A.orders")
-	ours("the first one, come back,", first).Kill()
-	l.wantWhole(ctx, t, b, "A.orders")
-
-	more()
-	peer := mirrorMaker(t, in, first)
-	copied("MirrorMaker 2")
-	if err := peer.Stop(ctx); err != nil {
-		t.Fatal(err)
-	}
-	l.wantWhole(ctx, t, b, "A.orders")
-
-	ours("the second one, come back,", second).stop(t)
-	ours("the first one, come back again,", first).stop(t)
-	l.wantWhole(ctx, t, b, "A.orders")
-}
-
-// positioned is the number of records of a topic before the position records on B,
-// from which MirrorMaker 2 goes on.
-func positioned(ctx context.Context, t testing.TB, b *kafka.Cluster, topic string) (n int64) {
-	t.Helper()
-	at := map[int32]int64{}
-	everyRecord(ctx, t, b, "mm2-offsets.A.internal", true, func(r *kgo.Record) {
-		if p, err := mm2.ParseSourcePosition(r.Key, r.Value); err == nil && p.Topic == topic {
-			at[p.Partition] = p.Offset + 1
-		}
-	})
-	for _, next := range at {
-		n += next
-	}
-	return n
 }
 
 // synced waits until the offset syncs topic of A names a topic.

@@ -18,7 +18,6 @@ func (m *Mirror) claim(ctx context.Context, l *lot) {
 	var want int
 	switch l.standing.Verdict {
 	case target.Agrees:
-		m.adopt(ctx, l)
 		return
 	case target.Ahead:
 		want = int(l.standing.Records)
@@ -36,32 +35,11 @@ func (m *Mirror) claim(ctx context.Context, l *lot) {
 	switch {
 	case err == nil:
 		m.believe(ctx, l, got.Upstream)
-		m.adopt(ctx, l)
-	case errors.Is(err, target.ErrForgotten):
-		l.standing.Verdict, l.spent = target.Forgotten, true
 	case errors.Is(err, target.ErrFenced):
 		l.retry(err)
 	case m.passOver(l, err):
 	default:
 		l.fail(fmt.Errorf("claim what is on %s: %w", m.Settings.Target, err))
-	}
-}
-
-// adopt takes over what others have copied behind the position, in a turn of their
-// own: a deployment with a state of its own, or MirrorMaker 2.
-func (m *Mirror) adopt(ctx context.Context, l *lot) {
-	if l.standing.End <= l.pos.Downstream || l.pos.ProducerID == target.Unknown || len(l.plain) == 0 {
-		return
-	}
-	got, err := m.Target.Adopt(ctx, l.remote, l.cursor(), l.plain)
-	if got.Done > 0 {
-		m.Logger.WarnContext(ctx, "somebody else has copied on, what is there is taken over",
-			"topic", l.remote.Topic, "partition", l.Partition, "offset", got.Placed[0].Base, "records", got.Done)
-		l.adopted, l.standing.Verdict = true, target.Forgotten
-		m.book(ctx, l, got)
-	}
-	if err != nil && !m.passOver(l, err) {
-		l.fail(fmt.Errorf("look for what others have copied to %s: %w", m.Settings.Target, err))
 	}
 }
 
@@ -87,17 +65,16 @@ func (m *Mirror) believe(ctx context.Context, l *lot, upstream int64) {
 }
 
 // renew stores a new epoch for the partitions whose producer the target has
-// forgotten, or behind whose last append others have copied, and that have more to
-// append: a late request of the old epoch can then do no harm once the first batch
-// of the new one is there.
+// forgotten and that have more to append: a late request of the old epoch can
+// then do no harm once the first batch of the new one is there.
 func (m *Mirror) renew(ctx context.Context, lots []*lot) {
 	var due []*lot
 	for _, l := range lots {
 		if l.err != nil || l.again != nil || l.standing.Verdict != target.Forgotten || len(l.plain) == 0 ||
-			l.pos.Sequence == 0 && l.pos.ProducerID != target.Unknown && !l.adopted && !l.spent {
+			l.pos.Sequence == 0 && l.pos.ProducerID != target.Unknown {
 			continue
 		}
-		l.changed, l.spent = true, false
+		l.changed = true
 		if l.pos.Epoch == math.MaxInt16 || l.pos.ProducerID == target.Unknown {
 			id, err := m.Target.NewProducer(ctx)
 			if err != nil {
@@ -146,9 +123,6 @@ func (m *Mirror) append(ctx context.Context, l *lot) {
 	case err == nil:
 		l.trusted = true
 	case errors.Is(err, target.ErrForgotten), errors.Is(err, target.ErrFenced):
-		// Brokers before 2.8 do not tell what they know. One that refuses the first
-		// batch of an epoch, of which nothing was found, remembers what has expired.
-		l.spent = l.standing.Verdict == target.Forgotten
 		l.retry(err)
 	case m.passOver(l, err):
 	default:

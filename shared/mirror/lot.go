@@ -32,8 +32,6 @@ type lot struct {
 	remote   target.Partition
 	standing target.Standing
 	warm     bool // pos is of this process's memory
-	adopted  bool // copies of others were taken over in this round
-	spent    bool // the target has refused the epoch, although it shows nothing of it
 	trusted  bool // the target has acknowledged an append of this round
 	tries    int  // rounds that asked for another one
 	rewound  bool // pos may lie before the stored one

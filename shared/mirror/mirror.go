@@ -82,7 +82,6 @@ type Mirror struct {
 type memory struct {
 	pos  state.Position
 	open openRuns
-	at   time.Time // when that was
 }
 
 // New returns a Mirror. It makes no request.

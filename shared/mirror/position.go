@@ -22,7 +22,7 @@ func (m *Mirror) locate(ctx context.Context, lots []*lot) {
 	var read []*lot
 	for _, l := range lots {
 		l.again, l.changed, l.rewound, l.sourceID = nil, false, false, state.TopicID{}
-		l.warm, l.adopted, l.trusted = false, false, false
+		l.warm, l.trusted = false, false
 		l.standing = target.Standing{Verdict: target.Agrees}
 		if l.sweep != nil || l.done == len(l.all) || l.tries > 0 || !m.recall(l) {
 			read = append(read, l)
@@ -40,10 +40,6 @@ func (m *Mirror) locate(ctx context.Context, lots []*lot) {
 	}
 }
 
-// trustFor is how long a position in memory is trusted after the last batch: in a
-// longer rest another deployment, or MirrorMaker 2, may have had its turn.
-const trustFor = time.Minute
-
 // recall takes the position from memory. It must not be used where the broker
 // may have forgotten the producer, because it takes any sequence then. Where the
 // batch begins behind the position, another environment may have copied what lies
@@ -52,7 +48,7 @@ func (m *Mirror) recall(l *lot) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	mem, ok := m.memory[l.TopicPartition]
-	if !ok || m.Now().Sub(mem.at) > trustFor || mem.pos.ProducerID == target.Unknown || m.Now().Sub(time.UnixMilli(mem.pos.Newest)) > m.ProducerExpiration/2 {
+	if !ok || mem.pos.ProducerID == target.Unknown || m.Now().Sub(time.UnixMilli(mem.pos.Newest)) > m.ProducerExpiration/2 {
 		return false
 	}
 	// A lot that goes on where its last round ended needs no such caution.
@@ -72,7 +68,7 @@ func (m *Mirror) recall(l *lot) bool {
 func (m *Mirror) keep(l *lot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.memory[l.TopicPartition] = memory{pos: l.pos, open: l.open, at: m.Now()}
+	m.memory[l.TopicPartition] = memory{pos: l.pos, open: l.open}
 }
 
 func (m *Mirror) forget(l *lot) {

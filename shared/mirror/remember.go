@@ -55,7 +55,7 @@ func (m *Mirror) remember(ctx context.Context, lots []*lot) {
 	err := m.store(ctx, due)
 	for _, l := range due {
 		switch {
-		case !l.changed && l.err == nil && l.again == nil && (l.trusted || !l.adopted):
+		case !l.changed && l.err == nil && l.again == nil:
 			m.keep(l)
 		case !l.changed:
 			m.forget(l)

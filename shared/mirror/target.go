@@ -15,7 +15,6 @@ type Target interface {
 	Topics(ctx context.Context, names []string) (map[string]target.Topic, error)
 	Standing(ctx context.Context, probes []target.Probe) (map[flow.TopicPartition]target.Standing, error)
 	Claim(ctx context.Context, p target.Partition, c target.Cursor, records []batch.Record, want int) (target.Appended, error)
-	Adopt(ctx context.Context, p target.Partition, c target.Cursor, records []batch.Record) (target.Appended, error)
 	Append(ctx context.Context, p target.Partition, c target.Cursor, records []batch.Record, upstream target.Upstream) (target.Appended, error)
 	Holds(ctx context.Context, p target.Partition, offset int64, r batch.Record) (bool, error)
 	NewProducer(ctx context.Context) (int64, error)

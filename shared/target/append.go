@@ -20,9 +20,6 @@ type brokers interface {
 	// producers returns, for each partition, what its leader knows of its
 	// producers. A partition that no leader answers for is missing.
 	producers(ctx context.Context, ps []Partition) (map[Partition]told, error)
-	// offsets are the first offset of each partition or the one after the last. With
-	// an error, those of some partitions.
-	offsets(ctx context.Context, ps []Partition, which edge) (map[Partition]int64, error)
 	// fetch reads batches from an offset on.
 	fetch(ctx context.Context, p Partition, offset int64) (fetched, error)
 }

@@ -280,7 +280,7 @@ func (w *wire) offsets(ctx context.Context, ps []Partition, which edge) (map[Par
 					if err := kerr.ErrorForCode(rp.ErrorCode); err != nil {
 						last = fmt.Errorf("%s: %w", p.TopicPartition, err)
 						if !kerr.IsRetriable(err) {
-							return out, last
+							return nil, last
 						}
 					} else if ok {
 						out[p] = rp.Offset
@@ -290,7 +290,7 @@ func (w *wire) offsets(ctx context.Context, ps []Partition, which edge) (map[Par
 		}
 		pending = slices.DeleteFunc(slices.Clone(pending), func(p Partition) bool { _, ok := out[p]; return ok })
 		if len(pending) > 0 && !wait.next(ctx) {
-			return out, fmt.Errorf("%w (last answer: %w)", context.Cause(ctx), last)
+			return nil, fmt.Errorf("%w (last answer: %w)", context.Cause(ctx), last)
 		}
 	}
 	return out, nil

@@ -132,50 +132,6 @@ func TestTheBrokersAnswers(t *testing.T) {
 			t.Errorf("got %+v, %v, end %d; want 40 found and 50 in all", again, err, end(p))
 		}
 	})
-	t.Run("what has expired since is not waited for", func(t *testing.T) {
-		p, id := topic("expired", nil), producer()
-		log := New(two, Options{})
-		if _, err := log.Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, values(0, 5), nil); err != nil {
-			t.Fatal(err)
-		}
-		expired := kadm.Offsets{}
-		expired.AddOffset(p.Topic, 0, 5, -1)
-		if _, err := adm.DeleteRecords(ctx, expired); err != nil {
-			t.Fatal(err)
-		}
-		cursor := Cursor{Producer: batch.Producer{ID: id}}
-		standings, err := log.Standing(ctx, []Probe{{p, cursor}})
-		if got := standings[p.TopicPartition]; err != nil || got.Verdict != Ahead || got.Records != 5 || got.End != 5 {
-			t.Fatalf("got %+v, %v; want the leader to know of 5 records", got, err)
-		}
-		if got, err := log.Claim(ctx, p, cursor, values(0, 8), 5); !errors.Is(err, ErrForgotten) || got.Done != 0 {
-			t.Errorf("claim: got %+v, %v; want ErrForgotten", got, err)
-		}
-		if got, err := log.Claim(ctx, p, cursor, values(0, 8), -1); err != nil || got.Done != 0 {
-			t.Errorf("claim of all there are: got %+v, %v; want none", got, err)
-		}
-	})
-	t.Run("a turn of another producer is adopted", func(t *testing.T) {
-		p, id, other := topic("turns", nil), producer(), producer()
-		log, all := New(two, Options{}), values(0, 12)
-		ours, err := log.Append(ctx, p, Cursor{Producer: batch.Producer{ID: id}}, all[:5], nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		send(one, p, batch.Producer{ID: other}, all[3:9])
-		standings, err := log.Standing(ctx, []Probe{{p, ours.Cursor}})
-		if got := standings[p.TopicPartition]; err != nil || got.Verdict != Agrees || got.End != 11 {
-			t.Fatalf("got %+v, %v; want agreement, and an end at 11", got, err)
-		}
-		got, err := log.Adopt(ctx, p, ours.Cursor, all[5:])
-		want := Cursor{End: 11, Producer: ours.Cursor.Producer, Newest: got.Cursor.Newest}
-		if err != nil || got.Done != 4 || got.Foreign != 2 || got.Cursor != want {
-			t.Errorf("got %+v, %v; want 4 found behind two others, and %+v", got, err, want)
-		}
-		if got, err := log.Adopt(ctx, p, ours.Cursor, values(20, 22)); err != nil || got.Done != 0 || got.Cursor != ours.Cursor {
-			t.Errorf("records that are not there: got %+v, %v; want none", got, err)
-		}
-	})
 	t.Run("sequences wrap", func(t *testing.T) {
 		p, id := topic("wrap", nil), producer()
 		send(one, p, batch.Producer{ID: id, Sequence: math.MaxInt32 - 4}, values(0, 3))
@@ -217,10 +173,10 @@ func TestTheBrokersAnswers(t *testing.T) {
 		}
 		send(one, p, batch.Producer{ID: id}, values(0, 10))
 		for want, cursor := range map[Standing]batch.Producer{
-			{Verdict: Agrees, End: 10}:             {ID: id, Sequence: 10},
-			{Verdict: Ahead, Records: 7, End: 10}:  {ID: id, Sequence: 3},
-			{Verdict: Behind, Records: 5, End: 10}: {ID: id, Sequence: 15},
-			{Verdict: Forgotten, End: 10}:          {ID: id + 1},
+			{Verdict: Agrees}:             {ID: id, Sequence: 10},
+			{Verdict: Ahead, Records: 7}:  {ID: id, Sequence: 3},
+			{Verdict: Behind, Records: 5}: {ID: id, Sequence: 15},
+			{Verdict: Forgotten}:          {ID: id + 1},
 		} {
 			if got := ask(cursor); got != want {
 				t.Errorf("%+v: got %+v, want %+v", cursor, got, want)

@@ -170,14 +170,6 @@ func (m *model) fetch(ctx context.Context, _ Partition, offset int64) (fetched, 
 	return out, context.Cause(ctx)
 }
 
-func (m *model) offsets(ctx context.Context, ps []Partition, which edge) (map[Partition]int64, error) {
-	m.trouble()
-	if which == logStart {
-		return map[Partition]int64{ps[0]: 0}, context.Cause(ctx)
-	}
-	return map[Partition]int64{ps[0]: int64(len(m.log))}, context.Cause(ctx)
-}
-
 // copier is the least that a caller must do around a Log: read the position,
 // append, write the position under its version.
 type copier struct {

@@ -39,9 +39,6 @@ const (
 type Standing struct {
 	Verdict Verdict
 	Records int32
-	// End is the end of the partition's log. Where it is beyond what the verdict
-	// explains, somebody else has appended: see [Log.Adopt].
-	End int64
 	// Err says why there is no verdict.
 	Err error
 }
@@ -81,7 +78,6 @@ func (l *Log) Standing(ctx context.Context, probes []Probe) (map[flow.TopicParti
 		}
 		out[q.Partition.TopicPartition] = s
 	}
-	l.lookForEnds(ctx, probes, out)
 	return out, nil
 }
 
@@ -142,8 +138,7 @@ func standing(ks []known, p batch.Producer) Standing {
 // Claim finds out which of the records are on the target already, from the
 // cursor's end on, without appending any. want is the number of records of ours
 // that lie there, as [Standing] gave it; below zero it means all up to the end
-// of the log. It returns [ErrForgotten] where they are gone: a new epoch is needed,
-// whatever the leader remembers.
+// of the log.
 func (l *Log) Claim(ctx context.Context, p Partition, c Cursor, records []batch.Record, want int) (Appended, error) {
 	a := appender{log: l, p: p, records: records, original: records, out: Appended{Cursor: c}}
 	err := a.claim(ctx, c.End, want)
@@ -204,20 +199,14 @@ func (a *appender) verify(ctx context.Context, base int64, n int) error {
 // records of the call: want records, all there are if below zero, or as many as
 // it takes until every record of the call is found.
 func (a *appender) claim(ctx context.Context, from int64, want int) error {
-	return a.follow(ctx, &trail{log: a.log, p: a.p, producer: a.out.Cursor.Producer, from: from, left: want})
-}
-
-// follow books the records of a trail, until every record of the call is found or
-// the trail ends.
-func (a *appender) follow(ctx context.Context, r *trail) error {
-	from := r.from
+	r := trail{log: a.log, p: a.p, producer: a.out.Cursor.Producer, from: from, left: want}
 	for a.out.Done < len(a.original) && r.left != 0 {
 		if err := r.read(ctx, len(a.original)-a.out.Done); err != nil {
 			return fmt.Errorf("read back from offset %d: %w", from, err)
 		}
-		a.match(r)
+		a.match(&r)
 	}
-	return a.leave(r)
+	return a.leave(&r)
 }
 
 // seconds are the second copies in a range of offsets, before an answer's. first
@@ -225,7 +214,7 @@ func (a *appender) follow(ctx context.Context, r *trail) error {
 // has forgotten those. Whoever comes later finds the same by a [trail].
 func (l *Log) seconds(ctx context.Context, p Partition, producer batch.Producer, from, to int64) (all []SecondCopy, first bool, err error) {
 	for wait := newBackoff(); from < to; {
-		got, err := l.read(ctx, p, from)
+		got, err := l.brokers.fetch(ctx, p, from)
 		if err != nil {
 			return nil, false, err
 		}
@@ -285,12 +274,10 @@ type trail struct {
 	log      *Log
 	p        Partition
 	producer batch.Producer // of the next record
-	besides  *int64         // where producer is Unknown, one whose records are not asked for
 	from     int64
 	left     int    // records to be read, below zero for all; 0 at the end
 	found    []mine // read and not booked yet
 	second   []SecondCopy
-	expired  int64 // offsets at its beginning that are gone
 }
 
 // passed are the second copies before an offset, told once.
@@ -308,11 +295,10 @@ func (r *trail) passed(offset int64) []SecondCopy {
 // end first. It waits for records that are appended but not replicated yet.
 func (r *trail) read(ctx context.Context, n int) error {
 	for wait, more := newBackoff(), len(r.found)+n; r.left != 0 && len(r.found) < more; {
-		got, err := r.log.read(ctx, r.p, r.from)
+		got, err := r.log.brokers.fetch(ctx, r.p, r.from)
 		if err != nil {
 			return err
 		}
-		r.expired += max(got.start-r.from, 0)
 		r.from = max(r.from, got.start)
 		at := r.from
 		if err := r.take(got.raw); err != nil {
@@ -322,21 +308,11 @@ func (r *trail) read(ctx context.Context, n int) error {
 		case r.from > at:
 		case r.left < 0 && r.from >= got.end:
 			r.left = 0
-		case r.expired >= int64(r.left) && r.expired > 0 && r.from >= got.end:
-			return fmt.Errorf("%d records of ours have expired: %w", r.left, ErrForgotten)
 		case !wait.next(ctx):
 			return fmt.Errorf("wait for %d records of ours after offset %d: %w", r.left, r.from, context.Cause(ctx))
 		}
 	}
 	return nil
-}
-
-// asksFor says whether a producer's records are those to be found.
-func (r *trail) asksFor(producer int64) bool {
-	if r.producer.ID == Unknown {
-		return r.besides == nil || producer != *r.besides
-	}
-	return producer == r.producer.ID
 }
 
 // take adds the records of ours among fetched batches.
@@ -350,7 +326,7 @@ func (r *trail) take(raw []byte) error {
 		}
 		from := r.from
 		r.from = b.NextOffset()
-		if b.Control() || !r.asksFor(b.Producer().ID) {
+		if b.Control() || r.producer.ID != Unknown && b.Producer().ID != r.producer.ID {
 			continue
 		}
 		skip, sequence := 0, r.producer.Sequence
@@ -371,9 +347,6 @@ func (r *trail) take(raw []byte) error {
 		for _, placed := range records[skip:] {
 			if r.left == 0 {
 				return nil
-			}
-			if placed.Offset < from {
-				continue
 			}
 			r.left = max(r.left-1, min(r.left, -1))
 			r.found = append(r.found, mine{Placed: placed, stamped: b.LogAppendTime()})
