@@ -148,10 +148,14 @@ type reader struct {
 	t    *Transactions
 	p    Partition
 	from int64
-	held []held
+	queue
 	// undecided are the base offsets of batches that were undecided at the end.
 	undecided []int64
 }
+
+// queue puts the batches of a log in the order in which readers of committed records
+// get them, and leaves out those of aborted transactions.
+type queue struct{ held []held }
 
 // held is a batch whose turn has not come: it, or one before it, is undecided.
 type held struct {
@@ -217,12 +221,13 @@ func (r *reader) begin(ctx context.Context, refusal error) error {
 	return nil
 }
 
-func (r *reader) take(b batch.Batch, f func(batch.Batch) error) error {
+// take takes the next batch of the log, and hands out to f what is decided by it.
+func (q *queue) take(b batch.Batch, f func(batch.Batch) error) error {
 	committed, marker := b.Marker()
 	switch {
 	case marker:
-		for i := range r.held {
-			if h := &r.held[i]; !h.decided && h.Producer().ID == b.Producer().ID {
+		for i := range q.held {
+			if h := &q.held[i]; !h.decided && h.Producer().ID == b.Producer().ID {
 				h.decided, h.committed = true, committed
 			}
 		}
@@ -230,16 +235,16 @@ func (r *reader) take(b batch.Batch, f func(batch.Batch) error) error {
 		return nil
 	default:
 		plain := !b.Transactional()
-		r.held = append(r.held, held{Batch: b, decided: plain, committed: plain})
+		q.held = append(q.held, held{Batch: b, decided: plain, committed: plain})
 	}
-	return r.release(f)
+	return q.release(f)
 }
 
 // release hands out what is decided and has nothing undecided before it.
-func (r *reader) release(f func(batch.Batch) error) error {
-	for len(r.held) > 0 && r.held[0].decided {
-		h := r.held[0]
-		r.held = r.held[1:]
+func (q *queue) release(f func(batch.Batch) error) error {
+	for len(q.held) > 0 && q.held[0].decided {
+		h := q.held[0]
+		q.held = q.held[1:]
 		if !h.committed {
 			continue
 		}

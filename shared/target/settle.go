@@ -269,7 +269,8 @@ type mine struct {
 }
 
 // trail reads the records that a producer wrote from an offset on, in the order
-// of their sequence.
+// of their sequence. Of an [Unknown] one it reads what is committed, and waits for
+// what is undecided: MirrorMaker 2 may have been killed in a transaction.
 type trail struct {
 	log      *Log
 	p        Partition
@@ -278,6 +279,7 @@ type trail struct {
 	left     int    // records to be read, below zero for all; 0 at the end
 	found    []mine // read and not booked yet
 	second   []SecondCopy
+	queue    queue // of an Unknown producer's batches, which may be of transactions
 }
 
 // passed are the second copies before an offset, told once.
@@ -306,8 +308,11 @@ func (r *trail) read(ctx context.Context, n int) error {
 		}
 		switch {
 		case r.from > at:
-		case r.left < 0 && r.from >= got.end:
+		case r.left < 0 && r.from >= got.end && len(r.queue.held) == 0:
 			r.left = 0
+		case len(r.queue.held) > 0 && !wait.next(ctx):
+			return fmt.Errorf("wait for the transaction at offset %d to end: %w", r.queue.held[0].BaseOffset(), context.Cause(ctx))
+		case len(r.queue.held) > 0:
 		case !wait.next(ctx):
 			return fmt.Errorf("wait for %d records of ours after offset %d: %w", r.left, r.from, context.Cause(ctx))
 		}
@@ -326,33 +331,44 @@ func (r *trail) take(raw []byte) error {
 		}
 		from := r.from
 		r.from = b.NextOffset()
-		if b.Control() || r.producer.ID != Unknown && b.Producer().ID != r.producer.ID {
+		if r.producer.ID == Unknown {
+			if err := r.queue.take(b, func(b batch.Batch) error { return r.add(b, 0) }); err != nil {
+				return err
+			}
 			continue
 		}
-		skip, sequence := 0, r.producer.Sequence
-		if r.producer.ID != Unknown {
-			var second SecondCopy
-			if skip, second = copied(b, r.producer, from); second.Records > 0 {
-				r.second = append(r.second, second)
-			}
-			if skip < 0 || skip == b.Count() {
-				continue
-			}
-			sequence = b.Producer().Sequence
+		if b.Control() || b.Producer().ID != r.producer.ID {
+			continue
 		}
-		records, err := b.Records(fetch.Decompress)
-		if err != nil {
+		skip, second := copied(b, r.producer, from)
+		if second.Records > 0 {
+			r.second = append(r.second, second)
+		}
+		if skip < 0 || skip == b.Count() {
+			continue
+		}
+		r.producer.Sequence = b.Producer().Sequence
+		if err := r.add(b, skip); err != nil {
 			return err
 		}
-		for _, placed := range records[skip:] {
-			if r.left == 0 {
-				return nil
-			}
-			r.left = max(r.left-1, min(r.left, -1))
-			r.found = append(r.found, mine{Placed: placed, stamped: b.LogAppendTime()})
-		}
-		r.producer.Sequence = batch.Advance(sequence, b.Count())
 	}
+	return nil
+}
+
+// add adds the records of a batch but for the first skip of them.
+func (r *trail) add(b batch.Batch, skip int) error {
+	records, err := b.Records(fetch.Decompress)
+	if err != nil {
+		return err
+	}
+	for _, placed := range records[skip:] {
+		if r.left == 0 {
+			return nil
+		}
+		r.left = max(r.left-1, min(r.left, -1))
+		r.found = append(r.found, mine{Placed: placed, stamped: b.LogAppendTime()})
+	}
+	r.producer.Sequence = batch.Advance(r.producer.Sequence, b.Count())
 	return nil
 }
 
